@@ -14,6 +14,7 @@ from mortal_storage import MortalStorage
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState
+from penstock.control.transactions import accepting
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.storage import replaced_storage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
@@ -219,3 +220,18 @@ def test_the_control_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
         system.run("SHOW QUERIES;")
     assert isinstance(system.control.failure, MemoryError)
     system.control.close()
+
+
+def test_an_internal_error_of_a_statement_is_an_answer_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(tmp_path) as system:
+        system.done(STREAM)
+        before = system.control.commands()
+        with monkeypatch.context() as broken:
+            broken.setattr(accepting, "bind_one", lambda *rest: 1 // 0)
+            with pytest.raises(
+                PenstockError, match="P0601: the statement cannot be bound: ZeroDivisionError"
+            ) as caught:
+                system.run(SUM)
+        assert "nothing has changed" in (caught.value.hint or "")
+        assert system.control.commands() == before
+        system.done(SUM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from control_kit import server
 
@@ -120,3 +121,38 @@ def test_rows_of_updates_may_have_one_key(tmp_path: Path) -> None:
         system.done("INSERT INTO U VALUES (1, 1), (2, 1), (2, 1)")
         with pytest.raises(PenstockError, match="NULL in the primary key of U"):
             system.run("INSERT INTO U VALUES (3, NULL)")
+
+
+FAR = (
+    "CREATE RELATION R (ts INT, op STRING, k INT, d DATE, t TIMESTAMP, PRIMARY KEY (k)) FROM MEMORY () "
+    "OPERATION BY op TIMESTAMP BY ts UNIT SECOND;"
+)
+
+
+def test_times_outside_of_python_s_years_are_inserted_and_set(tmp_path: Path) -> None:
+    source, catalog = declared(FAR)
+    posted = PostedRows(tmp_path, 100.0)
+    run(
+        posted, source, catalog,
+        "INSERT INTO R (ts, k, d, t) VALUES (1, 1, DATE '10000-01-01', TIMESTAMP '10000-01-01 00:00:00.000001'), "
+        "(1, 2, DATE '9999-12-31', TIMESTAMP '0001-01-01 00:00:00'), (1, 3, '10000-01-02', '9999-12-31 23:59:59');",
+        "1",
+    )  # fmt: skip
+    run(posted, source, catalog, "UPDATE R SET ts = 2, d = DATE '10000-01-03', t = '10000-01-01' WHERE k = 2;", "2")
+    found = posted.table(source, 1)
+    days = found.column("d").cast(pa.int32()).to_pylist()
+    moments = found.column("t").cast(pa.int64()).to_pylist()
+    last = 2932896  # 9999-12-31
+    second = 10**6
+    end = (last + 1) * 86_400 * second
+    first = -62_135_596_800 * second
+    assert days == [last + 1, last, last + 2, last, last + 3]
+    assert moments == [end + 1, first, end - second, first, end]
+
+
+@pytest.mark.parametrize("value", ["9223372036854775808", "-9223372036854775809", "0.5e400"])
+def test_a_number_outside_of_the_type_is_named_as_it_was_written(tmp_path: Path, value: str) -> None:
+    _, catalog = declared("CREATE RELATION R (ts INT, k BIGINT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;")
+    with pytest.raises(PenstockError) as refused:
+        command_of(f"INSERT INTO R VALUES (1, {value});", catalog, Settings())
+    assert "Decimal(" not in refused.value.message and "is not BIGINT, the type of k" in refused.value.message

@@ -306,6 +306,152 @@ def test_two_modules_of_one_name_are_not_taken_for_each_other(tmp_path: Path) ->
     assert second.startswith(f"P0221 module words has been imported from {tmp_path / 'b'} for another function")
 
 
+#: What each module of functions has, and what each helper: text that names its folder, and a helper of its own.
+MODULES = {
+    "{name}": (
+        "import inner\n"
+        "def early(numbers): return [inner.IT] * len(numbers)\n"
+        "def late(numbers):\n    import beside\n    from package import part\n"
+        "    return [beside.it() + part.IT] * len(numbers)\n"
+        "class Sum:\n    def init(self): return []\n    def update(self, state, values):\n        import beside\n"
+        "        return state + [beside.it()] * len(values)\n"
+        "    def final(self, state):\n        import last\n        return last.IT + '|'.join(state)\n"
+    ),
+    "inner": "IT = 'early {folder}'\n",
+    "beside": "def it():\n    import deep\n    return 'late {folder} ' + deep.IT\n",
+    "deep": "IT = 'deep {folder} '\n",
+    "last": "IT = 'last {folder} '\n",
+    "package/__init__": "",
+    "package/part": "IT = 'part {folder}'\n",
+}
+#: Two folders, and the module of functions in each.
+NAMES = {"a": "words", "b": "other"}
+#: Calls the functions of both modules in turn, as queries do.
+IN_TURN = (
+    "import pyarrow as pa\n"
+    "from penstock.expressions.user_calls import *\n"
+    "from penstock.expressions.user import *\n"
+    "numbers = pa.array([1])\n"
+    "def say(f):\n"
+    "    try:\n"
+    "        if isinstance(f, UserFunction): print(call_function(f, [numbers], 1)[0])\n"
+    "        else: print(final(f, update(f, start(f), [numbers])))\n"
+    "    except Exception as error: print(str(error).splitlines()[0])\n"
+)
+#: Loads what was shipped, each definition when it is first called.
+SHIPPED = (
+    "import sys, pickle; from pathlib import Path\n" + IN_TURN + "if sys.argv[1]:\n"
+    "    from penstock import modules; modules.look_beside(sys.argv[1])\n"
+    "for name in sys.argv[2:]: say(pickle.loads(Path(name).read_bytes()))\n"
+)
+#: Loads the functions of two scripts, one after the other, and calls them in turn.
+TWO_SCRIPTS = (
+    "import sys; from penstock import modules\n" + IN_TURN + "made = {}\n"
+    "for folder, name in zip(sys.argv[1:3], ('words', 'other')):\n"
+    "    modules.look_beside(folder)\n"
+    "    for part, kind in (('early', UserFunction), ('late', UserFunction), ('Sum', UserAggregate)):\n"
+    "        what = f'{name}:{part}'\n"
+    "        made[what] = make(kind, load(what), 'STRING', 'f' + part, reference=what)\n"
+    "for what in sys.argv[3:]: say(made[what])\n"
+)
+
+
+def with_helpers(tmp_path: Path) -> dict[str, Path]:
+    """Write both folders; return them."""
+    for folder, name in NAMES.items():
+        for module, content in MODULES.items():
+            path = tmp_path / folder / f"{module.replace('{name}', name)}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content.replace("{folder}", folder))
+    return {folder: tmp_path / folder for folder in NAMES}
+
+
+def shipped_from(folder: Path, what: str, kind: str) -> str:
+    """Ship a definition from a process of its own; return the file."""
+    call = [sys.executable, "-c", SHIPS.replace("UserFunction", kind), str(folder), what]
+    out = folder / what.replace(":", ".")
+    out.write_bytes(subprocess.run(call, check=True, capture_output=True).stdout)
+    return str(out)
+
+
+EXPECTED = {
+    "early": "early {0}", "late": "late {0} deep {0} part {0}", "Sum": "last {0} late {0} deep {0} ",
+}  # fmt: skip
+
+
+def in_turn(order: str) -> list[tuple[str, str]]:
+    """Return (folder, definition) of calls in an order of folders."""
+    return [(folder, part) for part in ("late", "early", "Sum", "late") for folder in order]
+
+
+Shipped = tuple[dict[str, Path], dict[tuple[str, str], str]]
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
+    """Return the folders, and the files of the definitions in them, by folder and name."""
+    folders = with_helpers(tmp_path_factory.mktemp("shipped"))
+    kinds = {"late": "UserFunction", "early": "UserFunction", "Sum": "UserAggregate"}
+    return folders, {
+        (folder, part): shipped_from(folders[folder], f"{NAMES[folder]}:{part}", kind)
+        for folder in folders
+        for part, kind in kinds.items()
+    }
+
+
+@pytest.mark.parametrize(("order", "beside"), [("ab", ""), ("ba", ""), ("ab", "b"), ("ba", "b"), ("aba", "a")])
+def test_each_shipped_function_imports_the_helpers_beside_it(shipped: Shipped, order: str, beside: str) -> None:
+    folders, files = shipped
+    calls = in_turn(order)
+    script = str(folders[beside]) if beside else ""
+    call = [sys.executable, "-c", SHIPPED, script, *(files[one] for one in calls)]
+    found = subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert found == [EXPECTED[part].format(folder) for folder, part in calls]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_functions_of_two_scripts_in_one_process_import_the_helpers_beside_them(tmp_path: Path, order: str) -> None:
+    folders = with_helpers(tmp_path)
+    calls = in_turn(order)
+    names = [f"{NAMES[folder]}:{part}" for folder, part in calls]
+    call = [sys.executable, "-c", TWO_SCRIPTS, *map(str, folders.values()), *names]
+    found = subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert found == [EXPECTED[part].format(folder) for folder, part in calls]
+
+
+def test_a_helper_that_is_gone_is_not_found_in_the_folder_of_another_function(tmp_path: Path) -> None:
+    folders = with_helpers(tmp_path)
+    first, second = (shipped_from(folders[folder], f"{NAMES[folder]}:late", "UserFunction") for folder in "ab")
+    (folders["b"] / "beside.py").unlink()
+    for files in ((first, second), (second, first)):
+        call = [sys.executable, "-c", SHIPPED, "", *files]
+        found = subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()
+        said = dict(zip(files, found, strict=True))
+        assert said[first] == EXPECTED["late"].format("a")
+        assert "No module named 'beside'" in said[second]
+
+
+def test_a_package_without_a_file_is_found_where_it_was(tmp_path: Path) -> None:
+    (tmp_path / "rooms").mkdir()
+    (tmp_path / "rooms" / "words.py").write_text("def late(numbers): return ['found'] * len(numbers)\n")
+    file = shipped_from(tmp_path, "rooms.words:late", "UserFunction")
+    found = subprocess.run([sys.executable, "-c", SHIPPED, "", file], check=True, capture_output=True, text=True)
+    assert found.stdout == "found\n"
+
+
+def test_the_modules_of_two_scripts_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    folders = with_helpers(tmp_path)
+    (folders["b"] / "words.py").write_text("def late(numbers): return ['b'] * len(numbers)\n")
+    call = (
+        "import sys; from penstock import modules; from penstock.expressions.user import load\n"
+        "for folder in sys.argv[1:]:\n    modules.look_beside(folder)\n    load('words:late')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", call, *map(str, folders.values())], check=False, capture_output=True, text=True
+    )
+    assert f"module words has been imported from {folders['a']} for another function" in ended.stderr
+
+
 def test_a_module_called_like_one_of_python_s_own(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("def said(numbers): return numbers\n")
     found = explained(tmp_path, "json:said", {})

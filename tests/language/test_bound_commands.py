@@ -271,6 +271,13 @@ def test_changes_that_are_refused(text: str, code: str, standing: Catalog) -> No
     assert [e.code for e in _errors(text, standing)] == [code]
 
 
+def test_describe_suggests_names_as_they_are_declared() -> None:
+    trades = "CREATE STREAM Trades (ts INT, v INT) FROM MEMORY () TIMESTAMP BY ts;"
+    catalog = bind_script(f"{trades} CREATE VIEW Large AS SELECT v FROM Trades;").catalog
+    assert [e.hint for e in _errors("DESCRIBE trade", catalog)] == ["did you mean Trades?"]
+    assert [e.hint for e in _errors("DESCRIBE nope", catalog)] == ["known: Large, Trades"]
+
+
 def test_the_nearest_attribute_is_suggested(standing: Catalog) -> None:
     (error,) = _errors("CREATE QUERY z WITH (wieght 1) AS SELECT a FROM s", standing)
     assert (error.message, error.hint) == ("query z has no attribute wieght", "did you mean weight?")

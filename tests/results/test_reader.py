@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import queue
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +17,8 @@ from hypothesis import strategies as st
 from result_kit import ITEMS, Log, all_of, changes, relation, rows_in, stream
 
 from penstock.connectors.results.batch_file import BatchFile
+from penstock.connectors.results.result_folder import ResultFolder
+from penstock.errors import PenstockError
 from penstock.results.content import ResultContents
 from penstock.results.reader import DELIVERY_BYTES, ResultReader
 from penstock.storage.local import LocalStorage
@@ -192,8 +196,115 @@ def test_many_readers_of_one_batch_read_its_file_once(tmp_path: Path, monkeypatc
             time.sleep(0.01)
         answers = [one.result(timeout=120) for one in readers]
     assert all(answer == answers[0] and len(answer) == 20 for answer in answers)
-    # The writer counts each file too, and two readers may open one at the same time.
-    assert len(opened) < 200
+    # The writer opens each file once, and of all readers one.
+    assert opened.count(0) <= 1 and all(opened.count(batch) <= 2 for batch in range(1, 11)), opened
+
+
+class HeldReading:
+    """Holds the readings of files of a log, each until it is let go on; by thread, as a reader of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.folder = ResultFolder.at(folder)
+        self.begun: queue.Queue[threading.Event] = queue.Queue()
+        self.error: Exception | None = None
+        self.pool = ThreadPoolExecutor(8)
+        begin = BatchFile.__init__
+
+        def held(file: BatchFile, folder: Path, batch: int) -> None:
+            begin(file, folder, batch)
+            go_on = threading.Event()
+            self.begun.put(go_on)
+            assert go_on.wait(60)
+            if self.error is not None:
+                raise self.error
+
+        monkeypatch.setattr(BatchFile, "__init__", held)
+
+    def reader(self, batch: int) -> Future[BatchFile | None]:
+        """Begin to read a batch in another thread."""
+        return self.pool.submit(self.folder.file, batch)
+
+    def one_and_waiting(self, batch: int, count: int) -> tuple[threading.Event, list[Future[BatchFile | None]]]:
+        """Return how the reading of the first of `count` readers is let go on, when the others wait for it."""
+        first = self.reader(batch)
+        go_on = self.begun.get(timeout=60)
+        readers = [first, *(self.reader(batch) for _ in range(count - 1))]
+        assert not wait(readers, timeout=0.2).done
+        return go_on, readers
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing is read."""
+        return self.begun.empty()
+
+
+@pytest.fixture
+def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldReading]:
+    written(tmp_path, 3)
+    kit = HeldReading(monkeypatch, tmp_path)
+    # The writer has no file mapped for the readers, so that each has to be read.
+    kit.folder.reload(announced=True)
+    yield kit
+    kit.pool.shutdown()
+
+
+def test_readers_wait_for_the_one_that_reads_their_file(held: HeldReading) -> None:
+    go_on, readers = held.one_and_waiting(1, 5)
+    assert held.is_quiet(), "two readers read one file"
+    # One of another file does not wait.
+    other = held.reader(2)
+    held.begun.get(timeout=60).set()
+    found = other.result(timeout=60)
+    assert found is not None and found.batch == 2
+    go_on.set()
+    files = [reader.result(timeout=60) for reader in readers]
+    assert files[0] is not None and all(file is files[0] for file in files)
+    assert held.folder.file(1) is files[0] and held.is_quiet()
+
+
+@pytest.mark.parametrize("kind", [PenstockError, OSError, FileNotFoundError])
+def test_a_reader_that_fails_lets_the_next_one_try(held: HeldReading, kind: type[Exception]) -> None:
+    errors = [PenstockError("P0605", str(number)) if kind is PenstockError else kind(number) for number in range(3)]
+    held.error = errors[0]
+    go_on, readers = held.one_and_waiting(1, 4)
+    go_on.set()
+    ends: list[object] = []
+    for number in range(1, 4):
+        go_on = held.begun.get(timeout=60)
+        (ended,) = [reader for reader in readers if reader.done()]
+        ends.append(ended.exception() or ended.result())
+        readers.remove(ended)
+        assert held.is_quiet()
+        held.error = errors[number] if number < 3 else None
+        go_on.set()
+    (last,) = readers
+    file = last.result(timeout=60)
+    assert file is not None and held.folder.file(1) is file
+    # Each has its own error; that there is no file is none.
+    assert ends == ([None] * 3 if kind is FileNotFoundError else errors)
+    assert not held.folder._reading, "what is not read any more is not noted"
+
+
+@pytest.mark.parametrize("change", ["published", "replaced"])
+def test_a_file_that_changes_while_it_is_read_is_read_again(held: HeldReading, change: str) -> None:
+    go_on, readers = held.one_and_waiting(1, 3)
+    getattr(held.folder, change)(1)
+    later = held.reader(1)
+    again = held.begun.get(timeout=60)
+    go_on.set()
+    before = [reader.result(timeout=60) for reader in readers]
+    assert not later.done() and len({id(file) for file in before}) == 1
+    again.set()
+    now = later.result(timeout=60)
+    assert now is not None and now is not before[0] and held.folder.file(1) is now
+
+
+def test_what_changes_elsewhere_lets_a_file_stay(held: HeldReading) -> None:
+    """Batches that come while a file is read do not have it read again."""
+    go_on, (reader,) = held.one_and_waiting(1, 1)
+    held.folder.published(3)
+    held.folder.wake()
+    go_on.set()
+    assert held.folder.file(1) is reader.result(timeout=60) and held.is_quiet()
 
 
 def test_a_delivery_that_waits_for_a_slow_reader_is_small(tmp_path: Path) -> None:

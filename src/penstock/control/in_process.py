@@ -406,4 +406,4 @@ def _check_source(source: Source) -> None:
     elif source.connector != "POSTED" and not open_source(source).bounded:
         reason = "has no end, and a run without Spark reads sources that end"
     if reason is not None:
-        raise PenstockError("P0701", f"{source.name} {reason}", hint="use a server")
+        raise PenstockError("P0701", f"{source.name} {reason}", hint="a server on Spark reads it")

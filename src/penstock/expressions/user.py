@@ -303,9 +303,15 @@ def load(reference: str, folder: str | None = None) -> Any:
     if not colon or not module_name or not path:
         raise PenstockError("P0221", f"{reference!r} does not name a function", hint="write 'module:name'")
     folders = [folder] if folder is not None else list(modules.BESIDE)
+    other = modules.stranger(module_name, folders)
+    if other is not None:
+        raise PenstockError(
+            "P0221", f"module {module_name} has been imported from {other} for another function, so that of "
+            f"{' or '.join(folders) or 'this process'} cannot be", hint="give one of the modules another name",
+        )  # fmt: skip
     lazy_pandas.recognise()
     try:
-        with modules.first(folders):
+        with modules.first(folders, module_name):
             module: Any = importlib.import_module(module_name)
     except BaseException as error:  # running the module may raise anything
         if isinstance(error, KeyboardInterrupt):
@@ -314,12 +320,6 @@ def load(reference: str, folder: str | None = None) -> Any:
             "P0221", f"module {module_name} cannot be imported: {type(error).__name__}: {error}",
             hint=modules.advice(module_name, error), cause=error,
         ) from error  # fmt: skip
-    other = modules.stranger(module_name, folders)
-    if other is not None:
-        raise PenstockError(
-            "P0221", f"module {module_name} has been imported from {other} for another function, so that of "
-            f"{' or '.join(folders) or 'this process'} cannot be", hint="give one of the modules another name",
-        )  # fmt: skip
     found = module
     for part in path.split("."):
         if not hasattr(found, part):

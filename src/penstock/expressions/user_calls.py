@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock import modules
 from penstock.errors import PenstockError, counted
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction
 from penstock.types import type_name
@@ -49,7 +50,8 @@ def call_function(user: UserFunction, arguments: Sequence[pa.Array], rows: int) 
 
 
 def _call(user: UserFunction, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
-    given = user.body(*arguments, rows=rows) if _wants_rows(user) else user.body(*arguments)
+    with modules.beside(user.body):
+        given = user.body(*arguments, rows=rows) if _wants_rows(user) else user.body(*arguments)
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     if isinstance(given, (str, bytes, pa.Scalar)) or not hasattr(given, "__len__"):
@@ -126,12 +128,14 @@ def final_values(user: UserAggregate, values: Sequence[object]) -> pa.Array:
 def _method(user: UserAggregate, name: str, states: tuple[object, ...], values: Sequence[pa.Array] = ()) -> object:
     method = getattr(user.body, name)
     try:
-        return method(*states, *values)
+        with modules.beside(user.body):
+            return method(*states, *values)
     except Exception as error:
 
         def fails(start_: int, stop: int) -> bool:
             try:
-                method(user.body.init(), *(v.slice(start_, stop - start_) for v in values))
+                with modules.beside(user.body):
+                    method(user.body.init(), *(v.slice(start_, stop - start_) for v in values))
             except Exception:
                 return True
             return False

@@ -116,6 +116,14 @@ def content_path(folder: Path, id_: str) -> Path:
     return folder / "content" / f"{id_}.arrow"
 
 
+class _FileReading:
+    """A file that a reader reads, for which others wait. file: None until it has been read, and where that failed."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.file: BatchFile | None = None
+
+
 class ResultFolder:
     """The result log in one folder, for all its readers in this process."""
 
@@ -130,6 +138,7 @@ class ResultFolder:
         self._batches: list[int] = []
         self._removed: dict[str, RemovedRows] = {}
         self._mapped: OrderedDict[int, BatchFile] = OrderedDict()
+        self._reading: dict[int, _FileReading] = {}
         self._records: dict[str, ResultRecord] = {}
         self._announced = False
         self._listed = float("-inf")
@@ -159,6 +168,7 @@ class ResultFolder:
             self._listed = time.monotonic()
             if announced:
                 self._mapped.clear()
+                self._reading.clear()
                 self._records.clear()
             self._wake()
 
@@ -195,23 +205,42 @@ class ResultFolder:
         return dict(self._removed)
 
     def file(self, batch: int) -> BatchFile | None:
-        """Return the file of a batch; None where there is none any more. Raises PenstockError P0605."""
-        with self._changed:
-            found = self._mapped.get(batch)
-            if found is not None:
-                self._mapped.move_to_end(batch)
-                return found
-            version = self.version
+        """Return the file of a batch; None where there is none any more. Of several readers one reads it and the others
+        wait for it; where it fails, the next one tries again. Raises PenstockError P0605."""
+        while True:
+            with self._changed:
+                found = self._mapped.get(batch)
+                if found is not None:
+                    self._mapped.move_to_end(batch)
+                    return found
+                reading = self._reading.get(batch)
+                if reading is None:
+                    own = self._reading[batch] = _FileReading()
+                    break
+            reading.ended.wait()
+            # That there is no file is not taken over: it may have come meanwhile.
+            if reading.file is not None:
+                return reading.file
         try:
-            found = BatchFile(self.path, batch)
+            own.file = BatchFile(self.path, batch)
         except FileNotFoundError:
             return None
-        with self._changed:
-            if self.version == version:
-                self._mapped[batch] = found
-                if len(self._mapped) > _MAPPED:
-                    self._mapped.popitem(last=False)
-        return found
+        finally:
+            with self._changed:
+                # Where the file changed meanwhile, the next reader has to read it again.
+                if self._reading.get(batch) is own:
+                    del self._reading[batch]
+                    if own.file is not None:
+                        self._mapped[batch] = own.file
+                        if len(self._mapped) > _MAPPED:
+                            self._mapped.popitem(last=False)
+            own.ended.set()
+        return own.file
+
+    def _changed_file(self, batch: int) -> None:
+        """Let later readers read the file of a batch again."""
+        self._mapped.pop(batch, None)
+        self._reading.pop(batch, None)
 
     def set_aside(self, table: pa.Table) -> pa.Table:
         """Return the same table in a file that lasts as long as the table: it waits on disk, not in memory. Where it
@@ -255,7 +284,7 @@ class ResultFolder:
             place = bisect_left(self._batches, batch)
             if self._batches[place : place + 1] != [batch]:
                 self._batches.insert(place, batch)
-            self._mapped.pop(batch, None)
+            self._changed_file(batch)
             self._wake()
 
     def recorded(self, record: ResultRecord) -> None:
@@ -288,7 +317,7 @@ class ResultFolder:
     def replaced(self, batch: int) -> None:
         """Announce that a file has another content."""
         with self._changed:
-            self._mapped.pop(batch, None)
+            self._changed_file(batch)
             self.version += 1
 
     def remove(self, batch: int) -> None:
@@ -298,7 +327,7 @@ class ResultFolder:
             place = bisect_left(self._batches, batch)
             if self._batches[place : place + 1] == [batch]:
                 del self._batches[place]
-            self._mapped.pop(batch, None)
+            self._changed_file(batch)
             self.version += 1
 
     def _read_removed(self) -> dict[str, RemovedRows]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -29,6 +30,7 @@ from penstock.control.transactions.request import PostedScript
 from penstock.control.transactions.whole_catalog import catalog_steps, placed
 from penstock.control.versions import part_of_version, queried
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
+from penstock.events import log_event, logger_of
 from penstock.language.binder.context import BindingFailed
 from penstock.language.commands import (
     Cancel,
@@ -49,6 +51,8 @@ from penstock.language.commands import (
 from penstock.language.queries import NOWHERE
 from penstock.language.statements import CreateFunction, CreateQuery, CreateSource, CreateSummary, CreateView
 from penstock.language.text import TextSpan
+
+LOG = logger_of("control")
 
 #: Is called with a command and who posts it before it is accepted; raises PenstockError for what is not allowed.
 Policy = Callable[[Command, Principal], None]
@@ -114,7 +118,7 @@ class Acceptor:
             return
         before = self._backlog.ahead
         into = into_spans(request.commands)
-        draft = self._drafted(request)
+        draft = self._bound(request)
         commands = request.commands
         texts = [text for text, command in zip(commands.texts, request.bound, strict=True) if changes(command)]
         texts += request.steps
@@ -160,6 +164,23 @@ class Acceptor:
             raise key_used(request.key or "")
         request.transaction, request.repeated = known, True
         return True
+
+    def _bound(self, request: PostedScript) -> Draft:
+        """Return what `_drafted` does. An internal error of what a client sent is an answer to that client: nothing has
+        changed by then. Raises ScriptErrors and PenstockError."""
+        try:
+            return self._drafted(request)
+        except (PenstockError, ScriptErrors):
+            raise
+        except Exception as error:
+            if request.failure is not None or request.looks:
+                raise
+            message = f"the statement cannot be bound: {type(error).__name__}: {error}"
+            log_event(LOG, logging.ERROR, "control", message, trace=error)
+            raise PenstockError(
+                "P0601", message, hint="nothing has changed; this is an internal error, the log of the server has more",
+                cause=error,
+            ) from error  # fmt: skip
 
     def _drafted(self, request: PostedScript) -> Draft:
         """Bind a transaction against everything that has been accepted. Raises ScriptErrors and PenstockError."""

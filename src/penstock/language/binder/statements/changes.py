@@ -22,7 +22,7 @@ from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.statements.attributes import NONE, QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES, bind_attributes
 from penstock.language.binder.statements.commands import an, bind_start, continuous, query_named
 from penstock.language.binder.statements.connectors import bind_connector
-from penstock.language.binder.statements.created import WRITABLE, column_named, distinct_names
+from penstock.language.binder.statements.created import WRITABLE, column_named, distinct_names, python_value
 from penstock.language.binder.statements.names_read import names_read
 from penstock.language.binder.statements.shedding import bind_shedding, with_known_chances
 from penstock.language.commands import (
@@ -285,7 +285,7 @@ def _assignment(
     fixed = not any(isinstance(node, Column) for node in walk(value))
     cast: Expression = context.guard(span, lambda: build_cast(value, column.type, try_=fixed))
     if fixed:
-        written, converted = constant(value).as_py(), constant(cast).as_py()
+        written, converted = python_value(constant(value)), python_value(constant(cast))
         if written is not None and converted is None:
             message = f"{written!r} is not {type_name(column.type)}, the type of {column.name}"
             context.fail("P0203", message, span)

@@ -386,9 +386,9 @@ def bind_describe(statement: DescribeStatement, context: Context) -> Command:
         if name.key in context.failed:
             context.fail_silently()
         known = (catalog.sources, catalog.views, catalog.queries, catalog.summaries, catalog.functions)
-        names = [one for table in known for one in table]
+        names = [one.name for table in known for one in table.values()]
         context.check_bound(name)
-        context.fail("P0201", f"unknown name {name.text}", name.span, nearest(name.key, names))
+        context.fail("P0201", f"unknown name {name.text}", name.span, nearest(name.text, names))
     declared = declared_name(name.key, catalog)
     if kind == "QUERY":
         query = catalog.queries[name.key]

@@ -338,9 +338,10 @@ def _column_values(
         nodes = [values[i][1] for i in columns_alike]
         cast = context.guard(span_of(nodes[0]), lambda: build_cast(Column(type_, 0), column.type, try_=True))  # noqa: B023
         array = pa.array([literals[i] for i in columns_alike], type_)
-        for i, value in zip(columns_alike, evaluate(cast, [array], len(columns_alike)).to_pylist(), strict=True):
+        for i, value in zip(columns_alike, map(python_value, evaluate(cast, [array], len(columns_alike))), strict=True):
             if value is None and literals[i] is not None:
-                message = f"{literals[i]!r} is not {type_name(column.type)}, the type of {column.name}"
+                shown = literals[i] if isinstance(literals[i], Decimal) else repr(literals[i])
+                message = f"{shown} is not {type_name(column.type)}, the type of {column.name}"
                 context.note(PenstockError("P0203", message), span_of(values[i][1]))
                 wrong = True
             converted[i] = value
@@ -358,4 +359,12 @@ def _literal(expression: Expression) -> Literal:
         if value is not None:
             # Of a decimal, `-` would round to the digits of Python's context.
             return Literal(expression.type, value.copy_negate() if isinstance(value, Decimal) else -value)
-    return Literal(expression.type, constant(expression).as_py())
+    return Literal(expression.type, python_value(constant(expression)))
+
+
+def python_value(value: pa.Scalar) -> Any:
+    """Return a value of which Arrow makes the same again; of a time outside of Python's years, its ticks."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return value.cast(pa.int32() if value.type == pa.date32() else pa.int64()).as_py()
