@@ -98,7 +98,7 @@ def test_files_that_appear_later_make_a_round(tmp_path: Path) -> None:
 
 
 def test_a_reader_begins_before_the_round_in_hand_and_nothing_is_delivered_meanwhile(tmp_path: Path) -> None:
-    """Where it begins, what is kept of it and the answers as of it are read one after another, and are of one instant."""
+    """Where it begins, what is kept of it and the answers are read one after another, and are of one instant."""
     for number in range(3):
         write(tmp_path / "data", number)
     rounds = opened(tmp_path)
