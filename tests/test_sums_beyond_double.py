@@ -7,10 +7,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
 from penstock.testing.cases import CaseRun
-from penstock.testing.compare import assert_same
-from penstock.testing.oracle import run_oracle
+from tests.sums_kit import assert_as_the_oracle, bound
 
 VALUES = (1e308, -1e308, 1.7e308, -1.7e308, 2.0**989, 0.5, -0.25, 3.0, None)
 SPECIALS = (float("nan"), float("inf"), float("-inf"))
@@ -44,29 +42,17 @@ def rows(seed: int, values: tuple[float | None, ...], size: int = 90) -> pa.Tabl
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_every_way_of_summing_is_the_exact_sum_rounded(seed: int) -> None:
-    script = DECLARED + "".join(f"CREATE QUERY `{name}` AS {text};" for name, text in QUERIES.items())
-    queries = bind_script(script).queries
-    inputs = {"S": rows(seed, VALUES + (SPECIALS if seed % 2 else ()))}
-    answers = {q.name: run_oracle(q, inputs) for q in queries}
-    for run in RUNS:
-        found = run.answer(queries, inputs, False, None)
-        for query in queries:
-            assert_same(query, found.tables[query.name], answers[query.name], tolerance=0.0)
+    values = VALUES + (SPECIALS if seed % 2 else ())
+    assert_as_the_oracle(bound(DECLARED, QUERIES), rows(seed, values), RUNS, 0.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_variances_of_huge_values(seed: int) -> None:
     """Values whose squares overflow, beside ordinary ones, which are as exact as ever when the others are gone."""
     items = "VARIANCE(x) AS v, STDDEV(x) AS d, VAR_POP(x) AS w, STDDEV_POP(x) AS e, SUM(x) AS s"
-    texts = (
-        f"SELECT k, {items} FROM S [RANGE 3 SECONDS] GROUP BY k",
-        f"SELECT {items} FROM S [ROWS 2]",
-        f"RSTREAM(SELECT k, {items} FROM S [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k)",
-    )
-    script = DECLARED + "".join(f"CREATE QUERY q{n} AS {text};" for n, text in enumerate(texts))
-    queries = bind_script(script).queries
-    inputs = {"S": rows(seed, (1e308, -1e308, 1e308, 1.0, 2.5, None))}
-    for run in RUNS:
-        found = run.answer(queries, inputs, False, None)
-        for query in queries:
-            assert_same(query, found.tables[query.name], run_oracle(query, inputs))
+    texts = {
+        "standing": f"SELECT k, {items} FROM S [RANGE 3 SECONDS] GROUP BY k",
+        "rows": f"SELECT {items} FROM S [ROWS 2]",
+        "boundaries": f"RSTREAM(SELECT k, {items} FROM S [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k)",
+    }
+    assert_as_the_oracle(bound(DECLARED, texts), rows(seed, (1e308, -1e308, 1e308, 1.0, 2.5, None)), RUNS)

@@ -17,13 +17,11 @@ from hypothesis import strategies as st
 from penstock.expressions.aggregates.accumulators.double_pairs import UNIT
 from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row, add_value, nearest
 from penstock.expressions.aggregates.accumulators.total import TOTAL, rounded_sum, total_of_doubles
-from penstock.language import bind_script
 from penstock.physical.operators.aggregates.accumulators import sum_doubles
 from penstock.physical.plan.panes import PaneStoreSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.testing.cases import CaseRun
-from penstock.testing.compare import assert_same
-from penstock.testing.oracle import run_oracle
+from tests.sums_kit import assert_as_the_oracle, bound, spread_over
 
 DECLARED = "CREATE STREAM S (ts INT, k INT, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts ORDER WITHIN 2 SECONDS;"
 ITEMS = "SUM(x) AS s, AVG(x) AS a"
@@ -80,20 +78,10 @@ def as_double(whole: Fraction) -> float:
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("values", CONTENTS)
 def test_every_way_tells_the_exact_sum(values: Sequence[float]) -> None:
-    queries = bind_script(DECLARED + "".join(f"CREATE QUERY `{n}` AS {text};" for n, text in QUERIES.items())).queries
+    queries = bound(DECLARED, QUERIES)
     assert any(isinstance(step.spec, PaneStoreSpec) for step in plan_queries(queries).steps)
     for keys, pace in ((1, 1), (2, 2), (1, 3)):
-        columns = {
-            "ts": pa.array([i * pace // keys for i in range(len(values))], pa.int32()),
-            "k": pa.array([i % keys for i in range(len(values))], pa.int32()),
-            "x": pa.array(values, pa.float64()),
-        }
-        inputs = {"S": pa.table(columns)}
-        answers = {query.name: run_oracle(query, inputs) for query in queries}
-        for run in RUNS:
-            found = run.answer(queries, inputs, False, None)
-            for query in queries:
-                assert_same(query, found.tables[query.name], answers[query.name], tolerance=0.0)
+        assert_as_the_oracle(queries, spread_over(values, keys, pace), RUNS, 0.0)
 
 
 # -- the sums themselves -----------------------------------------------------------------------------------------------

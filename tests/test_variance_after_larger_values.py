@@ -19,10 +19,8 @@ from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_r
 from penstock.expressions.aggregates.accumulators.squares import SQUARES
 from penstock.expressions.aggregates.accumulators.total import TOTAL
 from penstock.expressions.aggregates.contract import ArgumentSums
-from penstock.language import bind_script
 from penstock.testing.cases import CaseRun
-from penstock.testing.compare import assert_same
-from penstock.testing.oracle import run_oracle
+from tests.sums_kit import assert_as_the_oracle, bound, spread_over
 
 DECLARED = "CREATE STREAM S (ts INT, k INT, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts;"
 ITEMS = "VAR_POP(x) AS v, VARIANCE(x) AS w, STDDEV(x) AS d, STDDEV_POP(x) AS e"
@@ -54,19 +52,9 @@ GLITCHES = (
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("values", GLITCHES)
 def test_every_way_forgets_larger_values(values: Sequence[float]) -> None:
-    queries = bind_script(DECLARED + "".join(f"CREATE QUERY `{n}` AS {text};" for n, text in QUERIES.items())).queries
+    queries = bound(DECLARED, QUERIES)
     for keys in (1, 2):
-        columns = {
-            "ts": pa.array([i * 2 // keys for i in range(len(values))], pa.int32()),
-            "k": pa.array([i % keys for i in range(len(values))], pa.int32()),
-            "x": pa.array(values, pa.float64()),
-        }
-        inputs = {"S": pa.table(columns)}
-        answers = {query.name: run_oracle(query, inputs) for query in queries}
-        for run in RUNS:
-            found = run.answer(queries, inputs, False, None)
-            for query in queries:
-                assert_same(query, found.tables[query.name], answers[query.name], tolerance=1e-13)
+        assert_as_the_oracle(queries, spread_over(values, keys, 2), RUNS, 1e-13)
 
 
 # -- the sums themselves -----------------------------------------------------------------------------------------------

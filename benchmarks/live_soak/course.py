@@ -36,7 +36,8 @@ _REFUSED = frozenset({"P0703"})
 @dataclass(frozen=True)
 class Settings:
     """seconds: of the commands, which last longer until there were `kills` kills of each kind; rate: rows per second;
-    kills_every: seconds between two kills, about; most: queries that stand at most."""
+    kills_every: seconds between two kills, about; most: queries that stand at most; pause: seconds between two
+    commands at most."""
 
     seconds: float
     rate: int
@@ -44,6 +45,7 @@ class Settings:
     kills_every: float
     most: int = _MOST
     kills: int = 0
+    pause: float = _PAUSE
 
 
 @dataclass
@@ -101,7 +103,7 @@ class Course:
             while time.monotonic() - commanded < self._settings.seconds or self._kills_are_due():
                 self._act(self._draw.choice(ACTIONS))
                 self._look()
-                time.sleep(self._draw.uniform(0, _PAUSE))
+                time.sleep(self._draw.uniform(0, self._settings.pause))
             self._killer.end()
             feed.end()
             self._finish(feed.posted)

@@ -34,11 +34,12 @@ REFUSED = frozenset({"P0711", "P0721", "P0201", "P0726"})
 
 @dataclass
 class SelectRace(Race):
-    """answers: what was selected, its instant, and the rows."""
+    """answers: what was selected, its instant, and the rows; listed: queries that were seen while they ran."""
 
     given: Given = field(default_factory=Given)
     answers: list[tuple[str, int, Counter[tuple[Any, ...]]]] = field(default_factory=list)
     latest: dict[tuple[str, str], int] = field(default_factory=dict)
+    listed: set[str] = field(default_factory=set)
 
     def declare(self) -> None:
         accounts = ", ".join(f"('+', {k}, 100)" for k in range(ACCOUNTS))
@@ -55,7 +56,8 @@ class SelectRace(Race):
         with self.client() as self._shared:
             for number, turn in enumerate(clients):
                 # Queries that nobody waits for would take all processes where the machine is slow.
-                self.begin(f"{number} {turn.__name__}", turn, 2 if turn in (self.leave, self.cancel_by_pg) else 0.05)
+                pause = {self.leave: 2, self.cancel_by_pg: 2, self.cancel: 0.3}.get(turn, 0.05)
+                self.begin(f"{number} {turn.__name__}", turn, pause)
             draw, end = random.Random(f"{self.seed} kills"), time.monotonic() + length
             last = end + PATIENCE
             while not self.done.is_set() and (
@@ -200,9 +202,13 @@ class SelectRace(Race):
             httpx.post(f"{self.doors.url}/v1/statements", json={"sql": HEAVY}, timeout=draw.uniform(0.05, 0.5))
 
     def cancel(self, draw: random.Random) -> None:
+        """Cancel queries of others. Those that end by themselves are spared for good at the first look or cancelled:
+        with a draw at each look, the slower a machine is the fewer of them would be answered."""
         with self.client() as client:
             for one in client.statements():
-                if one.kind == "SELECT" and draw.random() < 0.5:
+                is_new = one.id not in self.listed
+                self.listed.add(one.id)
+                if one.kind == "SELECT" and draw.random() < (0.5 if one.sql == HEAVY else 0.2 * is_new):
                     with suppress(PenstockError):
                         client.cancel(one.id)
                         self.seen["cancelled"] += 1

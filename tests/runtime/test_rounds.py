@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,27 @@ def test_files_that_appear_later_make_a_round(tmp_path: Path) -> None:
     write(tmp_path / "data", 1)
     assert eventually(lambda: (rounds.place / "000000002").exists())
     assert paths(rounds, 2) == ["001.parquet"]
+    rounds.stop()
+
+
+def test_a_reader_begins_before_the_round_in_hand_and_nothing_is_delivered_meanwhile(tmp_path: Path) -> None:
+    """Where it begins, what is kept of it and the answers are read one after another, and are of one instant."""
+    for number in range(3):
+        write(tmp_path / "data", number)
+    rounds = opened(tmp_path)
+    rounds.delivered(1)
+    assert rounds.outstanding
+    deliver = threading.Thread(target=rounds.delivered, args=(2,))
+
+    def begin(offset: Offset, batch: int) -> tuple[int, int]:
+        deliver.start()
+        deliver.join(0.3)
+        assert deliver.is_alive() and Folder(tmp_path / "job").delivered().round == 1
+        return offset.round, batch
+
+    assert rounds.delivered_state(begin) == (1, 0)
+    deliver.join(20)
+    assert rounds.delivered_state(lambda offset, batch: (offset.round, batch)) == (2, 1)
     rounds.stop()
 
 

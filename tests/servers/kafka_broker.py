@@ -40,6 +40,8 @@ group.initial.rebalance.delay.ms=0
 log.retention.check.interval.ms=500
 log.initial.task.delay.ms=500
 log.segment.delete.delay.ms=100
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
 """
 
 
