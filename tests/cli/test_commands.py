@@ -128,6 +128,51 @@ def test_check_of_a_script_for_a_server(tmp_path: Path) -> None:
     assert code == 2 and "P0104" in err
 
 
+def test_check_for_a_server_reports_what_stands_after_the_script(tmp_path: Path) -> None:
+    """A start executes statement by statement, so one may change what another has created; the report is about the
+    queries that are there then, under their last names, with the settings in force where each was written."""
+    place = tmp_path / "served.cql"
+    declared = (
+        "CREATE STREAM S (at TIMESTAMP, k INT) FROM HTTP () TIMESTAMP BY at;\n"
+        "CREATE QUERY a AS SELECT k FROM S [RANGE 1 HOUR];\nCREATE QUERY b AS SELECT k FROM S [RANGE 2 HOURS];\n"
+        "CREATE QUERY c AS SELECT k FROM S [RANGE 3 HOURS];\nCREATE QUERY d AS SELECT k FROM S [RANGE 4 HOURS];\n"
+    )
+    changes = (
+        "ALTER QUERY a RENAME TO z;\nALTER QUERY z SWAP WITH b;\nALTER QUERY z RENAME TO `y z`;\nDROP QUERY c;\n"
+        "CREATE OR REPLACE QUERY d AS SELECT k FROM S [RANGE 5 HOURS];\nCREATE QUERY c AS SELECT k FROM S;\n"
+        "ALTER QUERY b AS SELECT k FROM S [RANGE 6 HOURS] WHERE k > 1 START NOW;\nALTER QUERY d PAUSE;\n"
+    )
+    place.write_text(declared + changes)
+    code, out, err = call("check", "--serve", place)
+    assert (code, err) == (0, "")
+    first, *rest = out.splitlines()
+    assert first == f"{place}: correct, 4 queries"
+    found = dict(line.split(": state ", 1) for line in rest)
+    windows = {"b": "RANGE 6 HOUR of S", "y z": "RANGE 2 HOUR of S", "d": "RANGE 5 HOUR of S"}
+    assert found.keys() == {*windows, "c"} and found["c"] == "none"
+    assert all(f"bounded by {window}; about" in found[name] for name, window in windows.items()), out
+    # Of a transaction, no query changes twice.
+    place.write_text(f"BEGIN;\n{declared}ALTER QUERY a RENAME TO z; DROP QUERY b; ALTER QUERY c RENAME TO a;\nCOMMIT;")
+    code, out, err = call("check", "--serve", place)
+    assert (code, err) == (0, "") and [line.split(":")[0] for line in out.splitlines()[1:]] == ["z", "a", "d"], out
+    place.write_text(f"BEGIN;\n{declared}ALTER QUERY a AS SELECT k FROM S [RANGE 6 HOURS] START NOW;\nCOMMIT;")
+    code, out, err = call("check", "--serve", place)
+    assert (code, out) == (2, "") and err.startswith(f"{place}:7:1: error P0732: a changes twice in one transaction"), (
+        err
+    )
+    # Results of two statements meet though one of them is gone at the end; so a start would refuse the second.
+    sink = f"INTO FILES (path '{tmp_path}/out', format 'csv')"
+    place.write_text(f"{declared}CREATE QUERY f {sink} AS SELECT k FROM S;\nCREATE QUERY g {sink} AS SELECT k FROM S;\n"
+                     "DROP QUERY f;")  # fmt: skip
+    code, out, err = call("check", "--serve", place)
+    assert (code, out) == (2, "") and err.startswith(f"{place}:7:21: error P0504: query g writes to"), err
+    unbounded = "SELECT S.k FROM S [RANGE 1 HOUR], T [UNBOUNDED] WHERE S.k = T.k"
+    place.write_text(f"{declared}CREATE STREAM T (at TIMESTAMP, k INT) FROM HTTP () TIMESTAMP BY at;\n"
+                     f"ALTER QUERY a AS {unbounded} START NOW;\nALTER QUERY a RENAME TO z;")  # fmt: skip
+    code, out, err = call("check", "--serve", place)
+    assert (code, err) == (0, "") and f"{place}:7:52: warning: z: state unbounded" in out, out
+
+
 @pytest.mark.parametrize("command", ["check", "run", "explain"])
 def test_a_wrong_script_shows_all_its_errors_and_nothing_runs(command: str, wrong: Path) -> None:
     code, out, err = call(command, wrong)

@@ -70,6 +70,7 @@ def check(server: InlineServer) -> Counter[str]:
     found, expected = described(run.job.plan), described(anew)
     for mine, other in zip(found, expected, strict=True):
         assert mine == other
+    assert [*run.job.plan.by_id.items()] == [(step.id, step) for step in run.job.plan.steps]
     assert run.sinks.keys() == epoch.queries.keys() == run.job.plan.queries.keys()
     assert run.job.intake.peers == peers_of(query.root for query in run.job.plan.queries.values())
     return Counter(shared=len(run.job.plan.shared), merges=len(epoch.merges), near=len(epoch.bases) == 2)

@@ -19,7 +19,6 @@ from penstock.control.in_process import InProcessEngine
 from penstock.control.registry import settings_of
 from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.catalog import Row
-from penstock.language.commands import ChangeSetting, CreateQueryCommand, DropCommand
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.physical.planning.strategies import Strategy
 from penstock.session import Session
@@ -38,30 +37,31 @@ def check_for_run(script: str, name: str, settings: Settings) -> Iterator[str]:
     session = Session(settings=settings)
     queries = [session.catalog.queries[query.lower()] for query in session.declare(script, name)]
     check_sources(queries)
-    return _report(script, name, queries, session.warnings, session.catalog.memory, session.settings)
+    with_settings = [(query, session.settings) for query in queries]
+    return _report(script, name, with_settings, session.warnings, session.catalog.memory)
 
 
 def check_for_server(script: str, name: str, written: Mapping[str, str]) -> Iterator[str]:
-    """The same for a script of `penstock serve`. written: settings of the server, as they were written."""
+    """The same for a script of `penstock serve`; the report is about the queries that are there after it.
+
+    written: settings of the server, as they were written.
+    """
     with TemporaryDirectory(prefix="penstock-") as folder:
         control = Control(Path(folder), IdleEngine(Path(folder) / "engine"), written)
         try:
             found = control.check(script, name)
         finally:
             control.close()
-    queries: dict[str, Query] = {}
-    settings = settings_of(written)
-    for command in (one.command for one in found):
-        if isinstance(command, ChangeSetting):
-            settings = command.settings
-        elif isinstance(command, CreateQueryCommand):
-            queries[command.query.name.lower()] = command.query
-        elif isinstance(command, DropCommand):
-            for gone in command.drops:
-                queries.pop(gone.name.lower(), None)
-    warnings = [warning for one in found for warning in one.warnings]
-    check_sources(queries.values())
-    return _report(script, name, list(queries.values()), warnings, {}, settings)
+    bound = found.after.bound.queries
+    # Each was written with the settings that were in force there.
+    standing = [
+        (bound[one.name.lower()], settings_of(one.settings))
+        for one, _ in found.after.stored.queries
+        if one.name.lower() in bound
+    ]
+    warnings = [warning for one in found.outcomes for warning in one.warnings]
+    check_sources(query for query, _ in standing)
+    return _report(script, name, standing, warnings, {})
 
 
 class IdleEngine(InProcessEngine):
@@ -72,14 +72,13 @@ class IdleEngine(InProcessEngine):
 
 
 def _report(
-    script: str, name: str, queries: Sequence[Query], warnings: Iterable[ScriptWarning],
+    script: str, name: str, queries: Sequence[tuple[Query, Settings]], warnings: Iterable[ScriptWarning],
     memory: Mapping[str, tuple[Row, ...]],
-    settings: Settings,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the lines about a script that binds."""
+    """Yield the lines about a script that binds. queries: each with the settings for its state."""
     yield f"{name}: correct, {len(queries)} {'query' if len(queries) == 1 else 'queries'}"
     yield from (warning.render() for warning in warnings)
-    for query in queries:
+    for query, settings in queries:
         statistics = known_statistics(declared_sources(query.root), memory, {}, settings["statistics"])
         yield from _state_report(query, query_state(query, statistics, Strategy.of(settings)), script, name)
 

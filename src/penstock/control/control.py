@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,6 +43,15 @@ LOG = logger_of("control")
 STOP_SERVER = "stop server"
 #: Seconds after a batch at which it counts as delivered, most likely.
 _LATER = 0.5
+
+
+@dataclass(frozen=True)
+class CheckedScript:
+    """A script that could be executed. after: the declarations that would be there then, with queries as they are to be
+    whose place other ones are to take."""
+
+    outcomes: list[StatementOutcome]
+    after: Registry
 
 
 class Control:
@@ -117,11 +126,15 @@ class Control:
         request = PostedScript(parse_commands(script), given, who, key, digest(script, given))
         return self._outcome_of(request, wait, timeout)
 
-    def check(self, script: str, file: str | None = None) -> list[StatementOutcome]:
-        """Bind a script as `submit` does, and change nothing; return what its statements are. file: its name, for
-        messages. Raises ScriptErrors with all its errors."""
-        commands = replace(parse_commands(script, file), rolled_back=True)
-        return self._outcome_of(PostedScript(commands, {}, SYSTEM, None, ""), True, None)
+    def check(self, script: str, file: str | None = None) -> CheckedScript:
+        """Bind a script as a start executes it, and change nothing: each statement is a transaction of its own, unless
+        BEGIN and COMMIT make one of all. file: its name, for messages. Raises ScriptErrors with all its errors."""
+        commands = parse_commands(script, file)
+        separate, commands = not commands.marked, replace(commands, rolled_back=True)
+        request = PostedScript(commands, {}, SYSTEM, None, "", separate=separate)
+        outcomes = self._outcome_of(request, True, None)
+        assert request.after is not None, "it is rolled back"
+        return CheckedScript(outcomes, request.after.as_wished)
 
     def apply(
         self, script: str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM, key: str | None = None,

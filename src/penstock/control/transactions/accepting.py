@@ -128,13 +128,13 @@ class Acceptor:
                 for statement, one in zip(commands.statements, request.bound, strict=False)
                 if changes(one)
             ]
-            if request.bound:
+            if request.bound and not request.separate:
                 self._check_results(draft, before, request, into, changing[0] if changing else NOWHERE)
             # Of several, none is known to be the wrong one.
             with placed_at(commands.source, changing[0]) if len(changing) == 1 else nullcontext():
                 self._check(draft, before)
         if commands.rolled_back:
-            texts = []
+            request.after, texts = draft.registry, []
         elif request.failure is not None and draft.change.objects:
             texts = [request.failure.text]
         if request.looks and not texts:
@@ -199,6 +199,7 @@ class Acceptor:
         commands, number, source = request.commands, self._log.next_number, request.commands.source
         errors: list[PenstockError] = []
         failed: set[str] = set()
+        into = into_spans(commands)
         for statement, text, query_text in zip(commands.statements, commands.texts, commands.query_texts, strict=True):
             try:
                 with placed_at(source, statement.span):
@@ -209,6 +210,10 @@ class Acceptor:
                 number += changes(command)
                 request.bound.append(command)
                 request.warnings.append(warnings)
+                if request.separate and changes(command):
+                    self._check_results(draft, ahead, request, into, statement.span)
+                    ahead = draft.registry
+                    draft.begin_transaction()
             except (PenstockError, BindingFailed) as error:
                 # The statements behind it are read for mistakes of their own.
                 if isinstance(error, PenstockError):

@@ -37,6 +37,7 @@ class DraftedQueries:
         settings: those of the session that differ from their defaults, as written.
         sink: where queries without INTO write.
         touched: places of answers that change in the engine.
+        changed_once: those of them that change in this transaction, so not once more.
         errors: by number, why declarations cannot be bound.
         concerns: by number of a command, the place whose answers it is about.
     """
@@ -47,6 +48,7 @@ class DraftedQueries:
     sink: SinkSpec
     errors: dict[int, PenstockError] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
+    changed_once: set[int] = field(default_factory=set)
     concerns: dict[int, int] = field(default_factory=dict)
     _created: set[int] = field(default_factory=set)
     _objects: dict[int, StoredObject] = field(default_factory=dict)
@@ -283,12 +285,17 @@ class DraftedQueries:
 
     def _touch(self, place: int, dropped: bool = False) -> None:
         """Note that a place changes in the engine: once in a version, or created and dropped."""
-        if place in self.touched and not (dropped and place in self._created):
+        if place in self.changed_once and not (dropped and place in self._created):
             name = next((one.name for one, query in self.stored.queries if query.place == place), "a query")
             raise PenstockError(
                 "P0732", f"{name} changes twice in one transaction", hint="post the changes one after the other"
             )
         self.touched.add(place)
+        self.changed_once.add(place)
+
+    def begin_transaction(self) -> None:
+        """Let the commands that follow change again what those before them have changed."""
+        self.changed_once.clear()
 
     def _set(self, one: StoredObject, query: StoredQuery) -> None:
         changed = replace(one, query=query)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.control.command_log import Transaction
 from penstock.control.outcomes import Principal
+from penstock.control.registry import Registry
 from penstock.control.script import ParsedCommands
 from penstock.errors import PenstockError, ScriptWarning
 from penstock.language.commands import Command
@@ -34,12 +35,14 @@ class PostedScript:
         settings: of the session, as written.
         key: its idempotency key.
         digest: of what was posted.
+        separate: each statement is a transaction of its own, as at a start.
         is_whole: the script says all that is to be declared: its commands are the difference, known once it is bound.
         failure: of a query, noted by the system itself; there are no commands then.
         looks: the system takes the steps of changes of plans that are due; there are no commands then.
         steps: what the log says of these.
         begins: the query and the choices of a change of a plan that begins with it.
         transaction: as it stands in the log; None before, and where it changes nothing.
+        after: the declarations with what it changes, once it is accepted.
         bound, warnings: of each command, once it is accepted.
         error: for which it was refused.
         repeated: it was posted before with the same key.
@@ -53,11 +56,13 @@ class PostedScript:
     key: str | None
     digest: str
     is_whole: bool = False
+    separate: bool = False
     failure: NotedFailure | None = None
     looks: bool = False
     steps: list[str] = field(default_factory=list)
     begins: tuple[int, str] | None = None
     transaction: Transaction | None = None
+    after: Registry | None = None
     bound: list[Command] = field(default_factory=list)
     warnings: list[tuple[ScriptWarning, ...]] = field(default_factory=list)
     error: BaseException | None = None

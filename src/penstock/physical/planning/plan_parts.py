@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from operator import itemgetter
 
 import pyarrow as pa
@@ -34,11 +33,17 @@ def joined(
     """
     if shared is None:
         shared = _with_all_queries(parts)
-    own = (part.steps for part in parts) if not shared else (_present_steps(part, shared) for part in parts)
-    return replace(
-        outline or outlined(parts), parts=tuple(parts), keys=keys or None, steps=tuple(chain.from_iterable(own)),
+    # Dictionaries are united without a look at each step.
+    by_id: dict[int, Step] = {}
+    for part in parts:
+        by_id.update(part.by_id)
+    for number in by_id.keys() & shared.keys():
+        by_id[number] = shared[number]
+    plan = replace(
+        outline or outlined(parts), parts=tuple(parts), keys=keys or None, steps=tuple(by_id.values()),
         source_predicates=_predicates(parts), shared=shared,
     )  # fmt: skip
+    return plan.with_known_steps(by_id)
 
 
 def outlined(parts: Iterable[Plan], before: Plan | None = None) -> Plan:
@@ -166,13 +171,6 @@ def _with_all_queries(parts: Sequence[Plan]) -> dict[int, Step]:
     return found
 
 
-def _present_steps(part: Plan, shared: Mapping[int, Step]) -> Sequence[Step]:
-    """Return the steps of a part, those that others need too with the queries of all."""
-    if part.by_id.keys().isdisjoint(shared.keys()):
-        return part.steps
-    return [shared.get(step.id, step) for step in part.steps]
-
-
 def _predicates(parts: Sequence[Plan]) -> dict[str, Expression]:
     """Return, by source, the condition of the rows that some part reads; of sources without one all rows are read."""
     conditions: dict[str, list[Expression] | None] = {}
@@ -194,7 +192,8 @@ def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
     """
     unread = {source.name: source for source in sources if source.name not in plan.sources}
     nothing = {name: Literal(pa.bool_(), False) for name, source in unread.items() if may_skip(source)}
-    return replace(plan, sources=plan.sources | unread, source_predicates=plan.source_predicates | nothing)
+    read = replace(plan, sources=plan.sources | unread, source_predicates=plan.source_predicates | nothing)
+    return read.with_known_steps(plan.by_id)
 
 
 def retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
@@ -205,4 +204,4 @@ def retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
         if name in declared else source
         for name, source in plan.sources.items()
     }  # fmt: skip
-    return replace(plan, sources=sources)
+    return replace(plan, sources=sources).with_known_steps(plan.by_id)

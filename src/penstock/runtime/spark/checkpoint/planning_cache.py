@@ -28,6 +28,9 @@ from penstock.physical.planning.state_size.summary import JobState, job_state
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 
+#: One query that has gone may be known still for so many that stand: to forget them, each of those is looked at.
+_STANDING_FOR_ONE = 64
+
 
 @dataclass(frozen=True)
 class PlanningChoice:
@@ -271,9 +274,9 @@ class PlanningCache:
                 self._statics = {name: plan for name, plan in self._statics.items() if name in used}
 
     def keep_only(self, queries: Collection[Query]) -> None:
-        """Forget other queries; not in a change that adds some, where more than these cannot be known."""
+        """Forget other queries, but for a few; not in a change that adds some, where only these can be known."""
         kept = max(len(self._optimized), len(self._fingerprints), len(self._texts), len(self._agreed))
-        if kept <= len(queries):
+        if kept <= len(queries) + len(queries) // _STANDING_FOR_ONE:
             return
         with self._lock:
             roots, names = {query.root.fingerprint for query in queries}, {query.name for query in queries}

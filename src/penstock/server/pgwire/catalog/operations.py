@@ -121,6 +121,9 @@ def called(name: str, given: Sequence[SqlColumn]) -> SqlColumn:
         if _name(one) in MOMENT_TYPES:
             type_ = wire_type("timestamp" if _name(one) == "timestamp" else "timestamptz")
             return SqlColumn(f"pg_fn_pg_truncated({given[0].text}, {one.text}, '{type_.name}')", type_)
+    if name == "age" and [_name(one) for one in given] == ["xid"]:
+        # All is frozen.
+        return SqlColumn(f"CASE WHEN {given[0].text} IS NOT NULL THEN 2147483647 END", wire_type("int4"))
     if name == "age" and len(given) in (1, 2):
         ends = [as_type(one, wire_type("timestamptz")).text for one in given]
         if len(ends) == 1:

@@ -23,7 +23,14 @@ from penstock.server.pgwire.catalog.numeric_casts import NUMERIC_CASTS, as_float
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.values.encoding import array_bytes, float_text, real_text
 from penstock.server.pgwire.values.json_texts import AGGREGATES as JSON_AGGREGATES
-from penstock.server.pgwire.values.json_texts import as_jsonb, json_array, json_object, json_text, row_object
+from penstock.server.pgwire.values.json_texts import (
+    as_jsonb,
+    json_array,
+    json_object,
+    json_text,
+    record_set,
+    row_object,
+)
 from penstock.server.pgwire.values.ordering import row_order
 
 #: Words of the language beyond those of SQL.
@@ -454,7 +461,7 @@ PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     "pg_slice": ("_text", _slice),
     "pg_bool": ("bool", as_bool),
     "pg_json": ("json", json_text), "pg_json_object": ("json", json_object), "pg_json_array": ("json", json_array),
-    "pg_row_object": ("json", row_object), "pg_as_jsonb": ("jsonb", as_jsonb),
+    "pg_row_object": ("json", row_object), "pg_as_jsonb": ("jsonb", as_jsonb), "pg_record_set": ("json", record_set),
     **NUMERIC_CASTS, **ARITHMETIC, **MOMENTS, "pg_array": ("_text", _as_array),
     "pg_function_oid": ("oid", _function_oid),
     "pg_unqualified": ("text", lambda value: None if value is None else str(value).rpartition(".")[2]),

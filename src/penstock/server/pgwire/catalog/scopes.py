@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -125,6 +126,46 @@ def set_item(
     if ordinal:
         columns[ordinal] = SqlColumn(f"({quoted}.key + 1)", wire_type("int8"))
     return FromItem(alias, columns, {alias: value})
+
+
+def record_item(
+    name: str, given: Sequence[exp.Expr], alias: str, columns: Sequence[exp.Expr], scope: FromScope,
+    translate: Callable[[exp.Expr, FromScope], SqlColumn],
+) -> tuple[str, FromItem]:  # fmt: skip
+    """Return one of RECORD_FUNCTIONS in FROM, and what it is called. Each field is a text that is cast to the type of
+    its column.
+
+    Args:
+        given: its arguments.
+        columns: as the statement defines them.
+        translate: returns an expression for SQLite.
+
+    Raises:
+        WireError: 42601 where no columns are defined, 42883.
+    """
+    if len(given) != 1:
+        raise WireError("42883", f"{name} has one argument", code="P0204")
+    if not columns or not all(isinstance(one, exp.ColumnDef) and one.kind is not None for one in columns):
+        hint = f"write {name}(..) AS {alias or 'x'}(name type, ..)"
+        raise WireError("42601", f"{name} needs the names and types of its columns", hint, code="P0204")
+    alias = alias or name
+    defined = [(folded(one.this), one.kind) for one in columns if isinstance(one, exp.ColumnDef) and one.kind]
+    wanted = json.dumps([[field, type_word(kind) in ("json", "jsonb")] for field, kind in defined])
+    value = f"{quoted_name(alias)}.value"
+    fields = {field: SqlColumn(f"json_extract({value}, '$[{n}]')", wire_type("text")) for n, (field, _) in
+              enumerate(defined)}  # fmt: skip
+    inner = FromScope(None)
+    inner.items.append(FromItem(alias, fields))
+    found = {
+        field: translate(exp.Cast(this=exp.Column(this=exp.to_identifier(field, quoted=True)), to=kind.copy()), inner)
+        for field, kind in defined
+    }
+    text = f"pg_fn_pg_record_set({translate(given[0], scope).text}, {text_literal(wanted)}, '{name}')"
+    return f"json_each({text}) AS {quoted_name(alias)}", FromItem(alias, found)
+
+
+#: Functions that take JSON apart, into columns that the statement defines.
+RECORD_FUNCTIONS = frozenset({"json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"})
 
 
 def record_of(text: str, function: CatalogFunction, element: WireType | None) -> SqlColumn:

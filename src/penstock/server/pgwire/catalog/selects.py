@@ -18,12 +18,14 @@ from penstock.server.pgwire.catalog.operations import nulls_of
 from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
 from penstock.server.pgwire.catalog.scalars import Scalars
 from penstock.server.pgwire.catalog.scopes import (
+    RECORD_FUNCTIONS,
     FromItem,
     FromScope,
     SqlColumn,
     field_of,
     folded,
     quoted_name,
+    record_item,
     record_of,
     set_item,
     type_word,
@@ -218,8 +220,9 @@ class Selects:
         alias = f"set{self._sets}"
         self._sets += 1
         text, function, element = self._set_text(node, scope)
-        sets.append(f" JOIN json_each({text}) AS {alias} ON " + (f"{alias}.key = set{self._sets - 2}.key" if sets
-                                                                 else "1"))  # fmt: skip
+        # Within its arguments there may be others.
+        before = sets[-1].rpartition(" AS ")[2].partition(" ON ")[0] if sets else ""
+        sets.append(f" JOIN json_each({text}) AS {alias} ON " + (f"{alias}.key = {before}.key" if sets else "1"))
         if function.fields is None:
             return SqlColumn(f"{alias}.value", element)
         record = record_of(f"{alias}.value", function, element)
@@ -293,10 +296,15 @@ class Selects:
         given = node.args.get("alias")
         alias = folded(given.this) if given is not None and given.this is not None else ""
         names = [_column_name(one) for one in given.args.get("columns") or ()] if given is not None else []
+        if isinstance(called := node.this, exp.Dot):
+            called = called.expression
+        if isinstance(called, exp.Anonymous) and called.name.lower() in RECORD_FUNCTIONS:
+            defined = given.args.get("columns") if given is not None else None
+            return record_item(
+                called.name.lower(), called.expressions, alias, defined or (), scope, self.scalars.translate
+            )
         if isinstance(node, exp.Lateral):
-            inner = node.this
-            if isinstance(inner, exp.Dot):
-                inner = inner.expression
+            inner = called
             if isinstance(inner, exp.Subquery):
                 return self._lateral(inner, alias or "q", names, scope)
             return self._function_item(inner, alias, names, scope)

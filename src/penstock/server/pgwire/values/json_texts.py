@@ -94,6 +94,39 @@ def _normal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def record_set(text: Any, columns: str, name: str) -> str:
+    """Return the rows of json_to_recordset and json_to_record as an array of arrays, whose elements are texts.
+
+    Args:
+        columns: pairs of a name and whether it has JSON, as JSON.
+        name: of the function.
+
+    Raises:
+        WireError: 22P02, 22023.
+    """
+    if text is None:
+        return "[]" if name.endswith("set") else json.dumps([[None] * len(json.loads(columns))])
+    try:
+        found = json.loads(str(text), parse_int=_Digits, parse_float=_Digits)
+    except (ValueError, RecursionError) as error:
+        raise WireError("22P02", f"this is no JSON: {error}", code="P0203") from None
+    if not isinstance(found, list if name.endswith("set") else dict):
+        kind = "an array" if name.endswith("set") else "an object"
+        raise WireError("22023", f"{name} takes {kind} apart, and this is none", code="P0203")
+    rows = found if isinstance(found, list) else [found]
+    if not all(isinstance(row, dict) for row in rows):
+        raise WireError("22023", f"{name} takes an array of objects apart", code="P0203")
+    wanted = json.loads(columns)
+    return json.dumps([[_field(row.get(field), is_json) for field, is_json in wanted] for row in rows])
+
+
+def _field(value: Any, is_json: bool) -> str | None:
+    """Return a field of a record: texts as they are, where no JSON is wanted."""
+    if value is None:
+        return None
+    return str(value) if isinstance(value, str) and not is_json else _normal(value)
+
+
 class JsonArrayAggregate:
     """json_agg. step: a value as JSON, and whether it is an array or a row."""
 
