@@ -187,7 +187,7 @@ def _of_a_name(tokens: Sequence[Token], index: int) -> str | None:
         return "say what it is: ALTER QUERY name ..., ALTER STREAM name ..."
     if index == 2 and first == "DESCRIBE":
         return "only the name follows DESCRIBE"
-    if index == 1 and first == "SHOW" and following[0] in ("TABLE", "TABLES"):
+    if index == 1 and first == "SHOW" and following[:1] in (["TABLE"], ["TABLES"]):
         return "tables are RELATIONS, events are STREAMS: SHOW RELATIONS"
     return None
 
