@@ -5,12 +5,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from control_kit import Server
 
+from penstock.physical.execution.meter import StateGauge
 from penstock.runtime.watching.metrics import SheddingMetrics
 
 _STREAM = "CREATE STREAM S (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
 _FROM = "SELECT k, VALID(s) FROM S (k) VALID FOR 3 SECONDS [RANGE 20 SECONDS] AS s;"
+
+
+@pytest.fixture(autouse=True)
+def _measured_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State is measured in a fiftieth of the time: rounds of a few milliseconds would go by before the next look."""
+    monkeypatch.setattr(StateGauge, "_SHARE", 0)
 
 
 def server_of(folder: Path, limit: str) -> Server:

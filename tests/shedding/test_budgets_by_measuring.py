@@ -244,12 +244,15 @@ def test_a_limit_of_the_state_is_divided_by_weight() -> None:
     assert set(steps) == {"light", "heavy"}
     deciders = Deciders(plan, DecidingOptions(1_000_000, QueryPolicies({"heavy": 3.0})), lambda: 0.0, REGISTRY)
 
-    def report(held: int, shed: int, size: int) -> None:
-        state = {step: {"held": SynopsisSize("HeldTuples", 1, size)} for step in steps.values()}
+    def report(held: int, shed: int, size: int | None) -> None:
+        state = {step: {"held": SynopsisSize("HeldTuples", 1, size)} for step in steps.values()} if size else None
         figures = {step: {"held": held, "shed weight": shed} for step in steps.values()}
         deciders.report(ShardReport(1, 0, {}, {}, state, figures=figures))
 
     report(200_000, 0, 400_000)
+    assert not deciders.decide(NO_DECISIONS)
+    # What is held is known in each round, the state that it takes now and then.
+    report(400_000, 0, None)
     assert not deciders.decide(NO_DECISIONS)
     report(400_000, 0, 1_000_000)
     decided = deciders.decide(NO_DECISIONS)

@@ -57,7 +57,8 @@ class StateBudgets:
                 sum(measured.figures.get(step, {}).get(figure, 0) for step in one.steps)
                 for figure in ("held", "shed weight")
             )
-            if held > one.most:
+            # State is measured now and then: that of what has been held for some rounds may be known only now.
+            if held and held >= one.most:
                 one.most, one.factor = held, max(1.0, measured.state.get(name, 0) / held)
             needed[name] = int(one.factor * (held + shed))
         others = sum(size for name, size in measured.state.items() if name not in self.sharers)
