@@ -125,6 +125,9 @@ class PostedSystem:
 
         def post() -> None:
             for one in self.control.submit(script, key=key):
+                if one.outcome is not None and one.outcome.state is CommandState.FAILED:
+                    # Sent once more after a restart: what became of it is told, where it was raised before.
+                    raise PenstockError(one.outcome.code, one.outcome.message)
                 if one.outcome is not None:
                     assert one.outcome.state in (CommandState.RUNNING, CommandState.COMPLETED), one
 

@@ -15,6 +15,8 @@ from tests.control.test_control_law import CrashingLives
 from tests.live_machine import EDITS, random_life
 
 CASES, MANY_CASES = 4, 200
+#: Bytes of a step, of some columns of a few rows.
+PUT_TOGETHER = 8
 
 
 class ObservedLives(CrashingLives):
@@ -42,12 +44,14 @@ class ObservedLives(CrashingLives):
                     sizes = map(SynopsisSize.of, operator.synopses().values())
                     held[keys[number]] += sum(size.bytes for size in sizes)
         measured = Counter({key: nbytes for key, (_, nbytes) in view.state_of_steps.items()})
-        assert +measured == +held
+        # A table that is saved after it was measured is put together, and its bits of NULLs take some bytes less.
+        wrong = {key for key in measured | held if not 0 <= measured[key] - held[key] <= PUT_TOGETHER}
+        assert not wrong, (wrong, measured, held)
         rows = [QueryRow(view, one) for one in view.listed]
         told = [row.sizes for row in rows if row.sizes is not None]
         total = sum(own + shared for own, shared, _ in told)
         # Each is rounded.
-        assert abs(total - held.total()) <= len(told), (total, held.total(), view.readers, held)
+        assert abs(total - measured.total()) <= len(told), (total, measured.total(), view.readers, measured)
         self.seen["bytes"] += held.total()
         self.seen["shared bytes"] += sum(shared for _, shared, _ in told)
 
