@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ class SteppedRun:
         self.hydration = Hydration()
         self._on_failed = on_failed
         # Steps of changes of queries are taken by a thread of the control.
-        self._between_rounds = threading.RLock()
+        self._step = threading.RLock()
+        self._count, self._waiting = threading.Lock(), 0
 
     @property
     def job(self) -> Job:
@@ -92,20 +94,36 @@ class SteppedRun:
         beats = self.inline.heartbeats
         return version_of(self.inline.epoch, {} if beats is None else beats.queries)
 
+    @contextmanager
+    def between_rounds(self) -> Iterator[None]:
+        """Wait for the end of the round in hand. A lock alone would let the thread of the rounds go first for as long
+        as rows arrive faster than they are answered."""
+        with self._count:
+            self._waiting += 1
+        with self._step:
+            with self._count:
+                self._waiting -= 1
+            yield
+
     def change(self, begin: Callable[[], JobChange | None]) -> None:
-        with self._between_rounds:
+        with self.between_rounds():
             self.inline.adopt(begin)
 
     def round(self, crash: str | None = None) -> None:
         """Read what has been posted, and answer; crash: where the last round dies."""
-        with self._between_rounds:
-            self._round(crash)
+        while True:
+            with self._step:
+                self._round(crash)
+                if not self.inline.pending():
+                    return
+            while self._waiting:
+                time.sleep(0.001)
 
     def _round(self, crash: str | None) -> None:
         run = self.inline
         run.rounds._advance()
         known = set(run.failed)
-        while run.pending():
+        while run.pending() and not self._waiting:
             run.step(crash)
             run.rounds._advance()
         for name in sorted(run.failed.keys() - known):

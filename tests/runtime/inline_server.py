@@ -48,11 +48,11 @@ class ServedRun(SteppedRun):
         return self.inline.accounts.batches
 
     def sums(self) -> RunProgress:
-        with self._between_rounds:
+        with self.between_rounds():
             return self.inline.accounts.sums(self.job.plan, self.job.all_sources)
 
     def metrics(self) -> RunMetrics:
-        with self._between_rounds:
+        with self.between_rounds():
             return self.recorder.metrics(self.inline.accounts.totals({}, {}, 0))
 
     @property

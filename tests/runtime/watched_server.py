@@ -96,7 +96,7 @@ class WatchedServer(RandomWorld):
 
         class WatchedRun(SteppedRun):
             def change(self, begin: Callable[[], Any]) -> None:
-                with self._between_rounds:
+                with self.between_rounds():
                     super().change(begin)
                     history.note(self)
 
