@@ -114,7 +114,7 @@ def test_one_that_could_never_be_full_is_refused_and_the_query_goes_on(tmp_path:
     with server(tmp_path) as one:
         begun(one)
         for window in ("[RANGE UNBOUNDED]", "[PARTITION BY v ROWS 3]"):
-            with pytest.raises(PenstockError, match="P0703.*for ever"):
+            with pytest.raises(PenstockError, match=r"P0703.*for ever"):
                 one.run(f"ALTER QUERY q AS SELECT SUM(v) AS s FROM S {window} START WARM WAIT")
         with pytest.raises(PenstockError, match="P0305"):
             one.run("ALTER QUERY q AS SELECT v AS w FROM S [RANGE 6 SECONDS] START WARM WAIT")

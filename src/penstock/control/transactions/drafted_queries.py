@@ -254,6 +254,8 @@ class DraftedQueries:
         if edit is None:
             self._set_query(one, start=replace(query.start, at=step.tick), track=self._id())
         else:
+            # The engine knows nothing of the place until now.
+            self._created.add(step.place)
             self._set_query(one, edit=replace(edit, at=step.tick, track=self._id()))
         return f"{subject}: ITS ROWS HAVE COME"
 
