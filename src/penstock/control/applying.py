@@ -162,7 +162,7 @@ class Applier:
         if query is None:
             return False
         tracks = {track for _, standing in self.current.stored.queries for track in standing.tracks}
-        if query.edit is not None and query.edit.track not in tracks:
+        if query.edit is not None and not query.edit.awaits and query.edit.track not in tracks:
             return True
         if query.status is not QueryStatus.RUNNING or query.start.mode is StartMode.NOW:
             return False

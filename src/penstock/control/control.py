@@ -224,15 +224,18 @@ class Control:
         items, ahead = self._backlog.items, self._backlog.ahead
         current = self._applier.current
         return [
-            replace(one, missing=self._missing(one, current)) if one.query.awaits else one
+            replace(one, missing=self._missing(one, one.query.place, current))
+            if one.query.awaits
+            else replace(one, missing=self._missing(one, one.query.edit.place, current))
+            if one.query.edit is not None and one.query.edit.awaits
+            else one
             for one in listed_queries(items, ahead, current)
         ]
 
-    def _missing(self, one: ListedQuery, registry: Registry) -> Mapping[str, int]:
-        """Return how many rows a query waits for, by stream."""
-        if one.bound is None or one.stored.name.lower() not in registry.bound.queries:
-            return {}
-        found = self._engine.awaited(queried(one.stored, one.query, registry, self._posted))
+    def _missing(self, one: ListedQuery, place: int, registry: Registry) -> Mapping[str, int]:
+        """Return how many rows are waited for at a place of a query, by stream."""
+        query = queried(one.stored, one.query, place, registry, self._posted)
+        found = None if query is None else self._engine.awaited(query)
         return {} if found is None else found.rows
 
     def place_of(self, command: int) -> int | None:

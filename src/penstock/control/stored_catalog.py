@@ -71,6 +71,8 @@ class QueryEdit:
         plan: the choices of its plan.
         until: after the exchange, the tick at which the former one ends; None before.
         other: the query that is computed there, None where it is the same one.
+        holds: its streams keep all that comes, as those of a `StoredQuery` that waits for rows; nothing is computed
+            there until `at` has the instant at which they were there.
     """
 
     place: int
@@ -78,16 +80,35 @@ class QueryEdit:
     plan: str
     until: int | None = None
     other: OtherQuery | None = None
+    holds: bool = False
+    at: int | None = None
+
+    @property
+    def awaits(self) -> bool:
+        """Return whether it waits for rows to come before anything is computed."""
+        return self.holds and self.at is None
 
     def document(self) -> Document:
-        document: Document = {"place": self.place, "track": self.track, "plan": self.plan, "until": self.until}
-        return document if self.other is None else {**document, "other": self.other.document()}
+        return {
+            "place": self.place, "track": self.track, "plan": self.plan, "until": self.until,
+            **({} if self.other is None else {"other": self.other.document()}),
+            **({"holds": True, "at": self.at} if self.holds else {}),
+        }  # fmt: skip
 
     @staticmethod
     def read(document: Document) -> QueryEdit:
         until = optional_integer(document, "until")
         other = OtherQuery.read(nested(document, "other")) if "other" in document else None
-        return QueryEdit(integer(document, "place"), integer(document, "track"), text(document, "plan"), until, other)
+        at = optional_integer(document, "at") if "at" in document else None
+        return QueryEdit(
+            integer(document, "place"), integer(document, "track"), text(document, "plan"), until, other,
+            "holds" in document, at,
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        """Return under which name a catalog has it: programs that know no such change go on without it."""
+        return "waiting" if self.awaits else "edit" if self.other is None else "replacement"
 
 
 @dataclass(frozen=True)
@@ -135,9 +156,9 @@ class StoredQuery:
     @property
     def plans(self) -> list[tuple[int, str]]:
         """Return the places at which it is computed, with the choices of the plan there: that of its answers, and of a
-        change."""
+        change that does not wait for rows."""
         edit = self.edit
-        return [(self.place, self.plan), *([] if edit is None else [(edit.place, edit.plan)])]
+        return [(self.place, self.plan), *([] if edit is None or edit.awaits else [(edit.place, edit.plan)])]
 
     @property
     def tracks(self) -> list[int]:
@@ -156,10 +177,9 @@ class StoredQuery:
             "status": self.status.value, "place": self.place, "track": self.track, "silent": self.silent,
             "reset": self.reset,
             "code": self.code, "message": self.message, "plan": self.plan,
-            # Under a name of its own, so that a program that knows no such change goes on without it.
             "edit": None, "replacement": None, **({"holds": True} if self.holds else {}),
             **({"columns": self.columns} if self.columns else {}),
-            **({} if self.edit is None else {"replacement" if self.edit.other else "edit": self.edit.document()}),
+            **({} if self.edit is None else {self.edit.name: self.edit.document()}),
         }  # fmt: skip
 
     @staticmethod
@@ -172,7 +192,7 @@ class StoredQuery:
             flag(document, "silent"), flag(document, "reset"), text(document, "code"), text(document, "message"),
             # Catalogs of earlier versions have no choices and no replacements.
             text(document, "plan") if "plan" in document else NO_CHOICES,
-            _edit(document, "edit") or _edit(document, "replacement"),
+            _edit(document, "edit") or _edit(document, "replacement") or _edit(document, "waiting"),
             "holds" in document,
             text(document, "columns") if "columns" in document else "",
         )  # fmt: skip

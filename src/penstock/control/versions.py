@@ -112,6 +112,8 @@ class Versions:
 def _held(stored: StoredCatalog, bound: Catalog) -> frozenset[str]:
     """Return the names of the streams that keep all that comes: queries are to begin with it."""
     waiting = [bound.queries.get(one.name.lower()) for one, query in stored.queries if query.holds]
+    edits = ((one, query, query.edit) for one, query in stored.queries)
+    waiting += [bound_at(one, query, edit.place, bound) for one, query, edit in edits if edit and edit.holds]
     return frozenset(
         name
         for query in waiting
@@ -152,10 +154,16 @@ def part_of_version(
     return NextVersion(command, sources, queries, settings)
 
 
-def queried(one: StoredObject, kept: StoredQuery, registry: Registry, posted: PostedRows) -> Query:
-    """Return a declared query over the sources as the engine reads them."""
-    query = registry.bound.queries[one.name.lower()]
-    return with_plan(over(query, _read_by(query, registry.stored, registry.bound, posted)), kept.plan)
+def queried(
+    one: StoredObject, kept: StoredQuery, place: int, registry: Registry, posted: PostedRows
+) -> Query | None:  # fmt: skip
+    """Return what is to be computed at a place of a declared query, over the sources as the engine reads them; None
+    where it cannot be bound."""
+    query, edit = bound_at(one, kept, place, registry.bound), kept.edit
+    if query is None:
+        return None
+    plan = kept.plan if edit is None or place != edit.place else edit.plan
+    return with_plan(over(query, _read_by(query, registry.stored, registry.bound, posted)), plan)
 
 
 def _read_by(query: Query, stored: StoredCatalog, bound: Catalog, posted: PostedRows) -> dict[str, Source]:
@@ -194,7 +202,7 @@ def standing_query(one: StoredObject, kept: StoredQuery, place: int, query: Quer
     # Nobody reads what it answers, and it answers whether or not the query is silent.
     hidden = None if query is None else replace(query, sink=default_sink())
     activity = Activity.PAUSED if activity is Activity.PAUSED else Activity.RUNNING
-    return StandingQuery(place, edit.track, hidden, WARM_WAIT, activity)
+    return StandingQuery(place, edit.track, hidden, begun_start(replace(WARM_WAIT, at=edit.at)), activity)
 
 
 def begun_start(start: Start) -> Start:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from penstock.algebra.properties.need import AwaitedRows, missing_rows
+from penstock.algebra.properties.need import AwaitedRows
 from penstock.connectors.targets import ResultPlaces
 from penstock.control.command_log import CommandLog
 from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
@@ -274,18 +274,19 @@ class Acceptor:
         request.begins = None
 
     def _take_holds(self, draft: Draft, request: PostedScript) -> None:
-        """Add the steps of queries that wait for rows which are due. One that cannot begin fails."""
+        """Add the steps of what waits for rows which are due. A query that cannot begin fails, and a change of one is
+        given up."""
         registry, number = self._backlog.ahead, self._log.next_number + len(request.steps)
 
-        def awaited(id_: int) -> AwaitedRows | None:
+        def awaited(id_: int, place: int) -> AwaitedRows | None:
             one = registry.stored.objects[id_]
             assert one.query is not None, "a query waits"
-            return self._engine.awaited(queried(one, one.query, registry, self._posted))
+            query = queried(one, one.query, place, registry, self._posted)
+            return None if query is None else self._engine.awaited(query)
 
         for step in due_holds(registry, awaited):
-            one = draft.stored.objects[step.id]
+            one, place = draft.stored.objects[step.id], step.place
             assert one.query is not None, "a query waits"
-            place = one.query.place
             failed = self._log.outcomes.get(self._begun.pop(place, 0))
             error = None if failed is None or not failed.code else PenstockError(failed.code, failed.message or "")
             text = "" if error is not None else draft.take_hold_step(number, step)
@@ -294,7 +295,7 @@ class Acceptor:
                 error = self._refused(draft)
             if error is not None:
                 draft.fail(place, error.code, error.message)
-                text = f"QUERY {one.name}: CANNOT BEGIN"
+                text = f"QUERY {one.name}: CANNOT {'BEGIN' if place == one.query.place else 'CHANGE'}"
             if text:
                 request.steps.append(text)
                 number += 1
@@ -370,22 +371,16 @@ class Acceptor:
         return {**self._settings, **stored.settings, **session}
 
     def _check(self, draft: Draft, before: Registry) -> None:
-        """Raise PenstockError for what the engine cannot do. A query that begins with last rows which are still to come
-        waits for them.
+        """Raise PenstockError for what the engine cannot do. A query, or a change of one, that begins with last rows
+        which are still to come waits for them.
 
         before: the declarations before the transaction.
         """
         part = self._part(draft)
         tracks = {track for _, query in before.stored.queries for track in query.tracks}
-        edits = {query.edit.place for _, query in draft.stored.queries if query.edit is not None}
-        new = [one for place, one in part.queries.items() if one.track not in tracks and place not in edits]
-        waiting = [one.place for one in new if self._missing(one)]
+        waiting = [one.place for one in part.queries.values() if one.track not in tracks and self._missing(one)]
         for place in waiting:
             draft.hold(place)
-        for place in edits & part.queries.keys():
-            missing = None if part.queries[place].track in tracks else self._missing(part.queries[place])
-            if missing:
-                raise _misses_rows(part.queries[place], missing)
         self._engine.check(self._part(draft) if waiting else part)
 
     def _check_results(
@@ -421,19 +416,6 @@ class Acceptor:
             return {}
         found = self._engine.awaited(one.query)
         return {} if found is None else found.rows
-
-
-def _misses_rows(coming: StandingQuery, missing: Mapping[str, int]) -> PenstockError:
-    """Return the error for a query that is computed beside the one whose place it is to take, and would wait for
-    rows."""
-    assert coming.query is not None, "it begins"
-    retained = " and ".join(f"ALTER STREAM {name} SET (retain '...')" for name in sorted(missing))
-    return PenstockError(
-        "P0703", f"query {coming.query.name}: beside the one that answers, START WARM WAIT needs "
-        f"{missing_rows(missing)}",
-        hint=f"{retained}, and change the query when they have come, until then it continues as it is; or PAUSE it, "
-        "change it, and RESUME it START WARM WAIT, which waits for them",
-    )  # fmt: skip
 
 
 def changes(command: Command) -> bool:

@@ -226,30 +226,45 @@ class DraftedQueries:
         return f"{subject}: TAKES OVER"
 
     def hold(self, place: int) -> None:
-        """Have the query with a place wait for rows before it begins."""
+        """Have what is to begin at a place, a query or a change of one, wait for rows before."""
         for one, query in self.stored.queries:
             if query.place == place:
                 self._set_query(one, holds=True)
+            elif query.edit is not None and query.edit.place == place:
+                self._set_query(one, edit=replace(query.edit, holds=True))
 
     def take_hold_step(self, number: int, step: HoldStep) -> str:
-        """Let a query begin that has waited for rows, or its streams go on as they are declared; return what the log
-        says of it, an empty text where it is not so any more."""
+        """Let what has waited for rows begin, or its streams go on as they are declared; return what the log says of
+        it, an empty text where it is not so any more."""
         one = self.stored.objects.get(step.id)
         query = None if one is None else one.query
-        if one is None or query is None or not query.holds or query.awaits != (step.tick is not None):
+        edit = None if query is None or query.place == step.place else query.edit
+        waiting = query if edit is None else edit
+        is_there = query is not None and step.place in {query.place, *([] if edit is None else [edit.place])}
+        if one is None or query is None or waiting is None or not is_there:
             return ""
+        if not waiting.holds or waiting.awaits != (step.tick is not None):
+            return ""
+        subject = f"{'PLAN OF ' if edit is not None and edit.other is None else 'QUERY '}{one.name}"
         if step.tick is None:
-            self._set_query(one, holds=False)
-            return f"QUERY {one.name}: ITS STREAMS KEEP NO MORE THAN THEIR RETAIN"
-        self._touch(query.place)
-        self.concerns[number] = query.place
-        self._set_query(one, start=replace(query.start, at=step.tick), track=self._id())
-        return f"QUERY {one.name}: ITS ROWS HAVE COME"
+            self._set_query(one, **({"holds": False} if edit is None else {"edit": replace(edit, holds=False)}))
+            return f"{subject}: ITS STREAMS KEEP NO MORE THAN THEIR RETAIN"
+        self._touch(step.place)
+        self.concerns[number] = step.place
+        if edit is None:
+            self._set_query(one, start=replace(query.start, at=step.tick), track=self._id())
+        else:
+            # The engine knows nothing of the place until now.
+            self._created.add(step.place)
+            self._set_query(one, edit=replace(edit, at=step.tick, track=self._id()))
+        return f"{subject}: ITS ROWS HAVE COME"
 
     def _take_over(self, one: StoredObject, edit: QueryEdit, step: EditStep) -> None:
         """Exchange what answers a query and what is computed beside it."""
-        query, changed, former = one.query, one, None
-        assert query is not None, "it is a query"
+        changed, former = one, None
+        assert one.query is not None, "it is a query"
+        # What the former one has waited for is not needed any more.
+        query = replace(one.query, holds=False)
         # Relations are exchanged at one instant; of a stream the next one may have been emitted in part.
         until = step.heartbeat + int(self.bound.queries[one.name.lower()].root.is_stream)
         if edit.other is not None:

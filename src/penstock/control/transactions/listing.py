@@ -25,7 +25,8 @@ class ListedQuery:
         share: of one that is HYDRATING, which part of its past has been read; None where that is not known.
         has_result: whether the engine has a place for its answers; one that is still to begin gets a new one.
         reads: it is to change, and what is to take its place reads its past.
-        missing: by stream, how many rows it waits for before it begins; empty where it does not.
+        missing: by stream, how many rows it waits for before it begins, or what is to take its place does; empty where
+            nothing waits.
     """
 
     stored: StoredObject
@@ -56,7 +57,7 @@ def listed_queries(items: Iterable[AcceptedItem], ahead: Registry, current: Regi
         if begins and later is not None and later.query is not None and later.query.track != query.track:
             found = _unfinished(found, readings[one.id], not later.query.reset)
         if readings.get(one.id) is not None and later is not None and later.query is not None and later.query.edit:
-            found = replace(found, reads=query.edit is None)
+            found = replace(found, reads=query.edit is None or query.edit.awaits)
         listed.append(found)
     for number, reading in readings.items():
         later = ahead.stored.objects.get(number)
@@ -92,11 +93,14 @@ def shown_change(one: ListedQuery, version: EngineVersion) -> str | None:
     """Return what is said of a query that changes while it runs: what takes its place, and when; of one that waits for
     rows, how many are missing."""
     edit = one.query.edit
-    if one.missing:
+    if one.query.awaits and one.missing:
         return f"it begins with {missing_rows(one.missing)}"
-    if edit is None:
+    if edit is None or one.reads:
         return "what takes over reads its past" if one.reads else None
     name, other = one.stored.name, "plan" if edit.other is None else "query"
+    if edit.awaits:
+        rows = missing_rows(one.missing) if one.missing else "the rows that it waited for"
+        return f"another {other} takes over from {name} with {rows}"
     if edit.until is not None:
         return f"the new {other} has taken over, and the former one ends when time goes on"
     first, domain = version.ahead.get(edit.place), None if one.bound is None else one.bound.domain

@@ -11,6 +11,9 @@ up to which the former one has answered:
   query that began NOW does not see what came before it, and the new plan does, until that has no bearing any more
   (`algebra/properties/need.py`).
 
+Where the new one needs last rows of streams ([ROWS n]) that are still to come, it is nowhere computed until they have
+come; its streams keep them meanwhile, and it begins with the instant at which they were there.
+
 Then they exchange their places, as two queries do (SWAP): the former one answers instants up to h, the new one those
 after it. Of the instant h + 1 the former one may have emitted elements already, and goes on to emit the rest of it, so
 it ends when the heartbeat has passed that.
@@ -50,33 +53,36 @@ class EditStep:
 
 @dataclass(frozen=True)
 class HoldStep:
-    """A step of a query that waits for rows: it begins, or has begun.
+    """A step of what waits for rows, a query or a change of one: it begins, or has begun.
 
     Args:
         id: of the query.
+        place: of what waits.
         tick: the first instant at which everything is there; None: its streams need not keep more for it any longer.
     """
 
     id: int
+    place: int
     tick: int | None
 
 
-#: Returns what the query with a number waits for that is to begin.
-Awaited = Callable[[int], AwaitedRows | None]
+#: Returns what waits for rows at a place of the query with a number, and for which ones.
+Awaited = Callable[[int, int], AwaitedRows | None]
 
 
 def due_holds(registry: Registry, awaited: Awaited) -> Iterator[HoldStep]:
-    """Yield the steps of queries that wait for rows which are due; those of `registry` are the ones that the engine
-    runs. One that has begun, is paused or has failed needs nothing more."""
+    """Yield the steps of queries that wait for rows which are due, and of changes of queries; those of `registry` are
+    the ones that the engine runs. What has begun, is paused or has failed needs nothing more."""
     for one, query in registry.stored.queries:
-        if not query.holds:
-            continue
-        if not query.awaits:
-            yield HoldStep(one.id, None)
-        elif one.name.lower() in registry.bound.queries:
-            found = awaited(one.id)
-            if found is not None and found.tick is not None:
-                yield HoldStep(one.id, found.tick)
+        holding = [(query.place, query.awaits)] if query.holds else []
+        if query.edit is not None and query.edit.holds:
+            holding.append((query.edit.place, query.edit.awaits))
+        for place, awaits in holding:
+            found = awaited(one.id, place) if awaits else None
+            if not awaits:
+                yield HoldStep(one.id, place, None)
+            elif found is not None and found.tick is not None:
+                yield HoldStep(one.id, place, found.tick)
 
 
 def changes_plans(registry: Registry) -> bool:
@@ -102,7 +108,7 @@ def due_steps(registry: Registry, version: EngineVersion) -> Iterator[EditStep]:
         if query.edit is None:
             if query.plan != one.wished_plan:
                 yield EditStep(one.id, None)
-        elif heartbeat is None:
+        elif heartbeat is None or query.edit.awaits:
             continue
         elif query.edit.until is not None:
             if has_ended(query, query.edit, version):

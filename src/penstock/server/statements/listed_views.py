@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from penstock.algebra.nodes.query import Query
+from penstock.algebra.properties.need import missing_rows
 from penstock.control.engine import EngineVersion
 from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
@@ -109,6 +110,9 @@ def plan_change_text(one: ListedQuery) -> str:
         return ""
     subject = "plan" if edit.other is None else "query"
     said = f"the new {subject} runs beside the former one, and takes over when nothing is missing that its windows need"
+    if edit.awaits:
+        rows = missing_rows(one.missing) if one.missing else "the last rows of its windows"
+        said = f"the new {subject} begins beside the former one, and takes over, with {rows}"
     if edit.until is not None:
         said = f"the new {subject} has taken over, and the former one ends when time goes on"
     coming = one.query.coming
