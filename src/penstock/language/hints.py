@@ -177,6 +177,8 @@ def _of_a_name(tokens: Sequence[Token], index: int) -> str | None:
     is enough."""
     words = [token.text.upper() for token in tokens]
     first, following = words[0], words[1:3]
+    if words[:2] == ["EXPLAIN", "START"] and index == 2 and words[2:3] and words[2] in _STARTS:
+        return "EXPLAIN START query says of each start whether the query can have it"
     if first == "EXPLAIN":
         begin = 2 if following[:1] and following[0] in _OF_LIVES["EXPLAIN"] else 1
         if index == begin and len(tokens) <= begin + 1:
