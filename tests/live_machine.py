@@ -33,7 +33,7 @@ from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.live import LiveEngine
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import check_shape, events_of, first_difference, show_events
-from penstock.testing.live import Episode, heartbeat, held_of, run_live
+from penstock.testing.live import Episode, heartbeat, held_of, run_live, takes_over
 from penstock.testing.oracle import timely_rows
 from penstock.testing.plan_choices import random_choices
 from penstock.testing.random.choices import Choices
@@ -279,7 +279,7 @@ class System(RuleBasedStateMachine):
         other = self.others.get(original.name, original)
         query = replace(other, name=name)
         start = self.start(mode, ahead)
-        if start.wait and self.changes_beside(choice, life.query, query):
+        if start.wait and self.changes_beside(choice, name, query):
             self.replace_beside(name, query, start)
             return
         self.steps.append(f"replace {name} by {other.name} {start}")
@@ -294,8 +294,9 @@ class System(RuleBasedStateMachine):
         life.query, life.open = query, True
         life.episodes.append(Episode(query, start, dict(self.read), lost=self.lost()))
 
-    def changes_beside(self, choice: int, former: Query, query: Query) -> bool:
+    def changes_beside(self, choice: int, name: str, query: Query) -> bool:
         """Return whether START WARM WAIT has the former query answer until the new one takes its place."""
+        former = self.lives[name].query
         return choice % 3 > 0 and bool(timed_sources(former.root)) and bool(timed_sources(query.root))
 
     def replace_beside(self, name: str, query: Query, start: Start) -> None:
@@ -320,14 +321,20 @@ class System(RuleBasedStateMachine):
         """Let a new query take the place of one where nothing is missing, and no instant is left out."""
         coming, engine = self.coming[name], self.engine
         former, new = engine.heartbeat(name), engine.heartbeat(coming.hidden)
-        if former is None or new is None or new > former:
-            return
-        first = engine.first_ahead(coming.hidden)
-        if first is not None and first > max(former + 1, engine.first_ahead(name) or former + 1):
+        is_due = former is not None and new is not None and new <= former
+        if former is not None and (first := engine.first_ahead(coming.hidden)) is not None:
+            is_due &= first <= max(former + 1, engine.first_ahead(name) or former + 1)
+        assert is_due == self.is_due(name), [*self.steps, name]
+        if not is_due:
             return
         self.lives[name].tables.append(engine.swap(name, coming.hidden)[name])
         engine.drop(coming.hidden)
         self.shows(name)
+
+    def is_due(self, name: str) -> bool:
+        """Return whether the law says that a query takes the place of another one now."""
+        read = {source: self.inputs[source].slice(0, count) for source, count in self.read.items()}
+        return takes_over(self.lives[name].episodes, self.coming[name].episode, read)
 
     def shows(self, name: str) -> None:
         """Note that a query has taken the place of another one."""

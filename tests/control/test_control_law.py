@@ -235,6 +235,8 @@ class PostedLives(System):
         super().__init__()
         #: Queries that have waited for rows.
         self.waited: set[str] = set()
+        #: Queries whose change waits for rows.
+        self.waiting_changes: set[str] = set()
 
     def system(self, choices: Choices, bound: BoundScript) -> Any:
         system = PostedSystem(choices.integer(1, 3), choices.integer(0, 10**6))
@@ -275,8 +277,8 @@ class PostedLives(System):
         self.steps.append(f"chosen: {[(one.attribute, one.value) for one in chosen]}")
         self.lives[name].tables.append(self.engine.fresh(name))
 
-    def changes_beside(self, choice: int, former: Query, query: Query) -> bool:
-        return super().changes_beside(1, former, query) and not self.waits(former.name)
+    def changes_beside(self, choice: int, name: str, query: Query) -> bool:
+        return super().changes_beside(1, name, query) and not self.waits(name)
 
     def replace_beside(self, name: str, query: Query, start: Start) -> None:
         """The control itself lets the new query take the place."""
@@ -298,6 +300,10 @@ class PostedLives(System):
 
     def take_the_place(self, name: str) -> None:
         one, stored = self.engine.control.query(name)
+        awaits = stored.edit is not None and stored.edit.awaits
+        self.replaced["waited"] += awaits and name not in self.waiting_changes
+        self.waiting_changes = {*self.waiting_changes, name} if awaits else self.waiting_changes - {name}
+        assert (stored.coming is None) == self.is_due(name), [*self.steps, name, stored]
         if stored.coming is None:
             assert one.text == self.coming[name].hidden
             self.shows(name)

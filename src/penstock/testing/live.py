@@ -14,7 +14,8 @@ emitted of each, from the oracle's answer alone. With h the heartbeat of an epis
 - at its first instant the answer of a relation is the net difference of R to the content that was emitted before. When
   h has not reached that instant, nothing is emitted.
 
-So what is emitted depends on the input and on the boundaries, not on the other rounds.
+So what is emitted depends on the input and on the boundaries, not on the other rounds. One boundary is the system's
+own: that at which a query takes the place of another one that answers until nothing is missing (`takes_over`).
 """
 
 from __future__ import annotations
@@ -101,13 +102,50 @@ def run_live(episodes: Sequence[Episode], inputs: Mapping[str, pa.Table]) -> lis
     return sorted(result.events, key=event_order)
 
 
+@deep
+def takes_over(episodes: Sequence[Episode], coming: Episode, inputs: Mapping[str, pa.Table]) -> bool:
+    """Return whether a query takes the place of one beside which it began, at the boundary up to which `inputs` were
+    read: with h the heartbeat of the former one, it is not ahead of that, and its first instant is h + 1 or earlier, or
+    the first one of the former one. At the boundary before it was not so.
+
+    Args:
+        episodes: of the result, the last one that of the former query.
+        coming: the query, as it would answer if it had begun in a result of its own.
+    """
+    result = _Result()
+    for episode in episodes[:-1]:
+        _add(result, episode, inputs)
+    former = _Beginning.of(episodes[-1], inputs, result.began)
+    new = _Beginning.of(coming, inputs, True)
+    reached, beat = (heartbeat(each.sources, each.rows) for each in (former, new))
+    if NOTHING in (reached, beat) or beat > reached:
+        return False
+    return new.first <= max(reached + 1, former.first, result.reached + 1)
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """How an episode begins. rows: the elements that were read up to its end; begin: τ0; first: its first instant,
+    whatever was answered before."""
+
+    sources: Mapping[str, Source]
+    rows: dict[str, list[_Timed]]
+    begin: int
+    first: int
+
+    @staticmethod
+    def of(episode: Episode, inputs: Mapping[str, pa.Table], goes_on: bool) -> _Beginning:
+        sources = declared_sources(episode.query.root)
+        read = {n: inputs[n] if episode.ended is None else inputs[n].slice(0, episode.ended[n]) for n in sources}
+        rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
+        begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
+        return _Beginning(sources, rows, begin, _first(episode, sources, inputs, rows, begin, goes_on))
+
+
 def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> None:
-    query = episode.query
-    sources = declared_sources(query.root)
-    read = {n: inputs[n] if episode.ended is None else inputs[n].slice(0, episode.ended[n]) for n in sources}
-    rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
-    begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
-    first = max(_first(episode, sources, inputs, rows, begin, result.began), result.reached + 1)
+    query, beginning = episode.query, _Beginning.of(episode, inputs, result.began)
+    sources, rows, begin = beginning.sources, beginning.rows, beginning.begin
+    first = max(beginning.first, result.reached + 1)
     result.began = True
     end = heartbeat(sources, rows)
     if episode.start.mode is StartMode.NOW:
