@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import tempfile
@@ -19,6 +20,7 @@ from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.connectors.results.result_folder import RemovedRows, ResultFolder
 from penstock.errors import PenstockError
 from penstock.language import BoundScript
+from penstock.physical.elements import Elements
 from penstock.results import content
 from penstock.results.content import ResultContents
 from penstock.results.reader import ResultReader
@@ -45,6 +47,23 @@ def test_a_snapshot_is_the_content_and_the_changes_follow(tmp_path: Path) -> Non
     log.write(2, {"r": changes(R, (6, "-", None, 2))}, END)
     assert rows_in(all_of(subscription)) == [(6, "-", None, 2), (6, "p", None, None)]
     assert sorted(rows_in(all_of(reader.read(snapshot=True)))) == [(6, "+", "a", 1), (6, "+", "early", 5)]
+
+
+def test_a_content_does_not_keep_the_changes_of_each_batch_apart(tmp_path: Path) -> None:
+    log = Log(tmp_path, R)
+    contents = ResultContents(tmp_path)
+    gc.collect()
+    before = {id(one) for one in gc.get_objects() if type(one) is Elements}
+    last = 200
+    for batch in range(last):
+        added = (batch, "+", "a", batch)
+        log.write(batch, {"r": changes(R, *([(batch, "-", "a", batch - 1)] if batch else []), added)}, batch)
+        # As when rows are removed that have been saved long since: nothing is saved, which would net them.
+        contents.catch_up({"r-1": -1})
+    # They are netted only when they are more than a thousand.
+    kept = [one for one in gc.get_objects() if type(one) is Elements and id(one) not in before]
+    assert sum(map(len, kept)) >= 2 * last - 1 and len(kept) < 40
+    assert contents.latest("r-1").rows().to_pylist() == [{"k": "a", "x": last - 1}]
 
 
 def test_a_snapshot_as_of_an_earlier_instant(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ import gc
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from penstock.runtime.allocation import collect_new_only
+from penstock.runtime import allocation
+from penstock.runtime.allocation import RETURN_EVERY, FreedMemory, collect_new_only
 
 #: Frees an array of 16 MiB, after which glibc would keep the next ones of that size at the heap, and takes another with
 #: one behind it that stays; prints how many bytes lie outside of the heap. <malloc.h>: struct mallinfo2, member 4.
@@ -141,3 +143,68 @@ def test_cycles_go_soon_beside_much_that_stays() -> None:
         gc.set_threshold(*thresholds)
     assert before == 0 and after >= 1
     assert len(stays) == 800_000
+
+
+#: Has a thread free arrays of 4 MiB that lie in its heap, each before a piece that stays; prints the resident bytes
+#: before and after.
+_HOLES = """
+import ctypes, threading
+from pathlib import Path
+from penstock.runtime.allocation import RETURN_EVERY, FreedMemory
+library = ctypes.CDLL(None)
+library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+library.free.argtypes = [ctypes.c_void_p]
+library.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+# Arrays up to that size lie in heaps from now on.
+library.free(library.malloc(16 << 20))
+def holes():
+    arrays = []
+    for _ in range(8):
+        arrays.append(library.malloc(4 << 20))
+        library.memset(arrays[-1], 1, 4 << 20)
+        library.malloc(100)
+    for one in arrays:
+        library.free(one)
+thread = threading.Thread(target=holes)
+thread.start()
+thread.join()
+def resident():
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines["RssAnon"].split()[0]) << 10
+now = [0.0]
+freed = FreedMemory(lambda: now[0])
+now[0] = RETURN_EVERY
+before = resident()
+assert freed.look()
+print(before, resident())
+"""
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc's malloc"
+)
+def test_holes_in_the_heap_of_any_thread_are_returned() -> None:
+    done = subprocess.run([sys.executable, "-c", _HOLES], check=True, stdout=subprocess.PIPE, text=True)
+    before, after = map(int, done.stdout.split())
+    assert before - after > 30 << 20
+
+
+def test_freed_memory_is_returned_once_a_minute_and_less_often_where_that_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, takes = [0.0], [0.001]
+
+    def release() -> None:
+        now[0] += takes[0]
+
+    monkeypatch.setattr(allocation, "release", release)
+    freed = FreedMemory(lambda: now[0])
+    returned = []
+    for _ in range(3_000):
+        now[0] += 0.5
+        if freed.look():
+            returned.append(now[0])
+            takes[0] = 0.001 if len(returned) < 4 else 0.3
+    pauses = [after - before for before, after in pairwise(returned)]
+    assert pauses[:3] == pytest.approx([RETURN_EVERY] * 3, abs=1)
+    assert pauses[4:] and pauses[4:] == pytest.approx([300] * len(pauses[4:]), abs=2)

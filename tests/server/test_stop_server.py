@@ -14,6 +14,7 @@ import pytest
 
 from penstock.cli.serve import ServeOptions, serve
 from penstock.errors import PenstockError
+from penstock.runtime.allocation import FreedMemory
 from penstock.server import listening
 from penstock.server.roles import AccessRole
 from tests.server.fake_service import FakeService, eventually
@@ -34,6 +35,23 @@ def test_a_server_is_stopped_by_a_query(fake: FakeService, tmp_path: Path, capsy
     assert fake.closed and "P0502" in said.err and "query q failed: its disk is full" in said.err
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{said.out.strip()}/healthz")
+
+
+def test_a_server_returns_freed_memory_while_it_runs(
+    fake: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    returned: list[bool] = []
+
+    def look(_: FreedMemory) -> bool:
+        returned.append(True)
+        if len(returned) == 3:
+            fake.reason = PenstockError("P0502", "query q failed")
+        return True
+
+    monkeypatch.setattr(FreedMemory, "look", look)
+    options = ServeOptions(tmp_path / "state", "127.0.0.1:0", token_file=tmp_path / "tokens.json")
+    assert serve(options, lambda _options, _policy: fake) == 1
+    assert len(returned) == 3
 
 
 def test_the_reason_for_an_end_outlives_what_is_closed(

@@ -16,7 +16,7 @@ import typer
 
 from penstock.cli.errors_shown import FAILED
 from penstock.errors import PenstockError
-from penstock.runtime.allocation import arrow_by_malloc, collect_new_only
+from penstock.runtime.allocation import FreedMemory, arrow_by_malloc, collect_new_only
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
 
@@ -123,9 +123,7 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
             pg_server = PgServer(PgDoor.beside(door), pg_address, pg_listener, certificate)
         collect_new_only()
         _announce(server.url, options, first, None if pg_server is None else pg_server.address.shown)
-        reason = None
-        while not caught.event.wait(_LOOK) and (reason := service.stop_reason()) is None:
-            pass
+        reason = _wait(caught.event, service, FreedMemory())
         typer.echo("stopping: the round in hand is finished", err=True)
         if pg_server is not None:
             pg_server.close()
@@ -135,6 +133,16 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
             typer.echo(reason.render(), err=True)
             return FAILED
     return 0 if caught.number == signal.SIGTERM else 128 + caught.number
+
+
+def _wait(signaled: threading.Event, service: Service, freed: FreedMemory) -> PenstockError | None:
+    """Wait until the server is to end; return why, None for a signal."""
+    while not signaled.wait(_LOOK):
+        reason = service.stop_reason()
+        if reason is not None:
+            return reason
+        freed.look()
+    return None
 
 
 def check_packages() -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -246,7 +247,7 @@ class PostedRows:
     def _posts(self, source_id: int) -> _Posts:
         if source_id not in self._known:
             folder = self.folder(source_id)
-            found = [*kept_keys(folder), *map(key_of, rows_files(folder))]
+            found = chain(kept_keys(folder), map(key_of, rows_files(folder)))
             self._known[source_id] = _Posts(folder, last_number(folder), KnownKeys.of(found))
         return self._known[source_id]
 

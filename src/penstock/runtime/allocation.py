@@ -8,6 +8,10 @@ from being returned. `give_back` fixes both sizes (mallopt(3)).
 A process that computes one query after the other needs the same arrays again: `keep_freed` has it keep what they freed,
 up to a size, so that they are not mapped page by page each time, and `release` returns it.
 
+A server that runs for weeks frees, now and then, one large array among small ones that stay: each time it is made anew,
+Python's table of interned strings, which has 4 MB. The hole is kept, and the next array comes to lie in the heap of
+another thread. `FreedMemory` returns the pages of holes from time to time.
+
 Arrow's wheels allocate with mimalloc, which keeps what each thread has freed for that thread. A server reads results in
 several threads, a little for each of many clients: `arrow_by_malloc` has Arrow use the C library.
 
@@ -21,6 +25,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
+import time
+from collections.abc import Callable
 
 #: Arrays of at least this size are returned to the system when freed. Smaller ones are allocated again in every round:
 #: mapping each of them page by page would cost more than some rounds compute.
@@ -30,6 +36,8 @@ SPARE = 16 << 20
 #: The same of a process that keeps what it freed, and the largest array that it keeps: glibc takes no larger size.
 KEPT, KEPT_ARRAY = 128 << 20, 32 << 20
 
+#: Seconds between two returns of freed memory at least, and how many times as long as the last one took.
+RETURN_EVERY, _OF_TIME = 60.0, 1000
 #: <malloc.h>
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
@@ -64,6 +72,29 @@ def freed() -> int:
         return 0
     library.mallinfo2.restype = _MallocInfo
     return int(library.mallinfo2().freed)
+
+
+class FreedMemory:
+    """Returns what this process freed to the system, in time. While one thread does, no other can allocate in the same
+    heap: of a large one that has many holes it is done less often.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due = clock() + RETURN_EVERY
+
+    def look(self) -> bool:
+        """Return it if that is due; return whether it was."""
+        began = self._clock()
+        if began < self._due:
+            return False
+        release()
+        ended = self._clock()
+        self._due = ended + max(RETURN_EVERY, _OF_TIME * (ended - began))
+        return True
 
 
 class _MallocInfo(ctypes.Structure):

@@ -58,6 +58,7 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "physical.synopses.windows.row_window._FEWEST_DEAD": (1, 3),
     "physical.synopses.tables.keyed_table._FEWEST_SLOTS": (1, 4),
     "runtime.live.content.FEW": (0, 2),
+    "runtime.live.content.PARTS": (1, 2, 5),
     "runtime.live.history._FEWEST": (0, 2),
     "physical.elements._FEW": (0, 1, 3),
     "physical.execution.answers._FEW": (0, 1),

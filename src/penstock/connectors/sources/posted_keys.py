@@ -4,8 +4,9 @@
     keys/<number>.json          the same of earlier versions, without format and seal
 
 A file is added for all posts that are removed together, and merged with the one before it unless that one is much
-larger. So there are few files, however many keys, and each key is written again only a few times. The file with the
-largest number always stays: it shows which numbers have been used.
+larger, or both together are larger than `LARGEST`. So there are few files, each key is written again only a few times,
+and no more than one file is in memory at once, however many keys there are. The file with the largest number always
+stays: it shows which numbers have been used.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import hashlib
 import json
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +31,8 @@ _EARLIER, _SEALED = ".json", "-sealed.json"
 _DIGITS = 12
 #: A file is merged with the one before it if that one is at most so many times as large.
 _RATIO = 2
+#: Bytes beyond which files are not merged: some 2,700 keys.
+LARGEST = 2**19
 #: Posts are removed by one thread of a process and keys by another.
 _LOCK = threading.Lock()
 
@@ -70,10 +73,11 @@ class KnownKeys:
 
     @staticmethod
     def of(posts: Iterable[PostKey]) -> KnownKeys:
-        """Return the keys of some posts, of each key the latest."""
+        """Return the keys of some posts, of each key the last one."""
         made = KnownKeys()
-        for post in sorted((one for one in posts if one.key), key=lambda one: one.number):
-            made.add(post.key, post.digest, post.at)
+        for post in posts:
+            if post.key:
+                made.add(post.key, post.digest, post.at)
         return made
 
     def __len__(self) -> int:
@@ -150,36 +154,40 @@ def _place_in(array: np.ndarray, hashed: bytes) -> int | None:
 
 
 def keep_keys(folder: Path, posts: Sequence[PostKey]) -> None:
-    """Write the keys of some posts, which are removed afterwards. Raises OSError."""
+    """Write the keys of some posts, which are removed afterwards. Raises OSError, and PenstockError P0605."""
     if not posts:
         return
     with _LOCK:
-        last, kept = max(post.number for post in posts), list(posts)
-        size = len(_text(kept))
+        last = max(post.number for post in posts)
+        lines = [post.text().decode() for post in sorted(posts, key=lambda post: post.number) if post.key]
+        size = sum(map(len, lines))
         merged: list[Path] = []
         for path in reversed(_files(folder)):
-            if storage().size(path) > _RATIO * size:
+            length = storage().size(path)
+            if length > _RATIO * size or length + size > LARGEST:
                 break
-            kept += _read(path)
+            lines = _lines(path) + lines
             last = max(last, _number(path))
-            size += storage().size(path)
+            size += length
             merged.append(path)
         written = _path(folder, last)
-        _write(written, kept)
+        # A crash may have left a file that had been merged.
+        _write(written, dict.fromkeys(lines))
         for path in merged:
             if path != written:
                 storage().remove(path)
 
 
-def kept_keys(folder: Path) -> list[PostKey]:
-    """Return the keys in a folder. Raises PenstockError P0605."""
+def kept_keys(folder: Path) -> Iterator[PostKey]:
+    """Yield the keys in a folder, later ones of the same key behind earlier ones. Raises PenstockError P0605."""
     with _LOCK:
-        return [post for path in _files(folder) for post in _read(path)]
+        for path in _files(folder):
+            yield from _posts_in(path, _lines(path))
 
 
 def last_kept(folder: Path) -> int:
     """Return the largest number of a post that was removed, 0 for none."""
-    return max(map(_number, _files(folder)), default=0)
+    return max(map(_number_in, _names(folder)), default=0)
 
 
 def expire_keys(folder: Path, first: int, last: int) -> None:
@@ -188,20 +196,25 @@ def expire_keys(folder: Path, first: int, last: int) -> None:
     with _LOCK:
         files = _files(folder)
         for path in files:
-            posts = _read(path)
-            left = [post for post in posts if first <= post.at <= last]
+            lines = _lines(path)
+            posts = zip(lines, _posts_in(path, lines), strict=True)
+            left = [line for line, post in posts if first <= post.at <= last]
             written = _path(folder, _number(path))
             if not left and path != files[-1]:
                 storage().remove(path)
-            elif 2 * len(left) < len(posts):
+            elif 2 * len(left) < len(lines):
                 _write(written, left)
                 if path != written:
                     storage().remove(path)
 
 
+def _names(folder: Path) -> list[str]:
+    return [name for name in storage().list(folder / "keys") if name.endswith(_EARLIER) and not name.startswith(".")]
+
+
 def _files(folder: Path) -> list[Path]:
-    names = [name for name in storage().list(folder / "keys") if name.endswith(_EARLIER) and not name.startswith(".")]
-    return sorted((folder / "keys" / name for name in names), key=lambda path: (_number(path), path.name))
+    """Return the files in the order of their numbers."""
+    return [folder / "keys" / name for name in sorted(_names(folder), key=lambda name: (_number_in(name), name))]
 
 
 def _path(folder: Path, number: int) -> Path:
@@ -209,7 +222,11 @@ def _path(folder: Path, number: int) -> Path:
 
 
 def _number(path: Path) -> int:
-    return int(path.name.removesuffix(_SEALED).removesuffix(_EARLIER))
+    return _number_in(path.name)
+
+
+def _number_in(name: str) -> int:
+    return int(name.removesuffix(_SEALED).removesuffix(_EARLIER))
 
 
 def _place(path: Path) -> str:
@@ -217,26 +234,29 @@ def _place(path: Path) -> str:
     return "/".join(path.parts[-3:])
 
 
-def _write(path: Path, posts: Iterable[PostKey]) -> None:
-    head = json.dumps({"format": FORMAT})
-    storage().write(path, sealed(f"{head}\n{_text(posts).decode()}".rstrip(), _place(path)))
+def _write(path: Path, lines: Iterable[str]) -> None:
+    storage().write(path, sealed("\n".join([json.dumps({"format": FORMAT}), *lines]), _place(path)))
 
 
-def _read(path: Path) -> list[PostKey]:
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a file, one for each post. Raises PenstockError P0605."""
     try:
         data = storage().read(path)
         if not path.name.endswith(_SEALED):
-            return [PostKey.read(line) for line in data.splitlines()]
+            return [PostKey.read(line).text().decode() for line in data.splitlines()]
         head, *lines = unsealed(data, _place(path)).splitlines()
         number = int(json.loads(head)["format"])
         if number <= FORMAT:
-            return [PostKey.read(line.encode()) for line in lines]
+            return lines
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
     raise later_format(path, number, FORMAT)
 
 
-def _text(posts: Iterable[PostKey]) -> bytes:
-    """Return the lines of a file: of each key the latest post, none of posts without a key."""
-    by_key = {post.key: post for post in sorted(posts, key=lambda post: post.number) if post.key}
-    return b"".join(post.text() + b"\n" for post in by_key.values())
+def _posts_in(path: Path, lines: Iterable[str]) -> Iterator[PostKey]:
+    """Yield the posts of the lines of a file. Raises PenstockError P0605."""
+    for line in lines:
+        try:
+            yield PostKey.read(line.encode())
+        except (ValueError, KeyError, TypeError) as error:
+            raise damaged(path, error) from error

@@ -13,6 +13,9 @@ from penstock.types import END
 
 #: Changes are netted when there are more of them than rows, and more than this.
 FEW = 1024
+#: Changes of so many calls are put together. Kept apart, each of them is several arrays, and may lie in the memory of
+#: the file from which it was read.
+PARTS = 16
 
 
 class Content:
@@ -20,18 +23,35 @@ class Content:
 
     def __init__(self, types: Sequence[pa.DataType], rows: Elements | None = None) -> None:
         self._netted = empty(types) if rows is None else rows
+        #: Changes that were put together, each part more than twice as long as the next one.
         self._changes: list[Elements] = []
+        #: Later changes, as they came.
+        self._latest: list[Elements] = []
+        self._waiting = 0
 
     def add(self, changes: Elements) -> None:
         """Apply changes: rows with their multiplicities, whatever their instants."""
-        self._changes.append(changes)
-        if sum(map(len, self._changes)) > max(FEW, len(self._netted)):
+        if not len(changes):
+            return
+        self._latest.append(changes)
+        self._waiting += len(changes)
+        if self._waiting > max(FEW, len(self._netted)):
             self.rows()
+        elif len(self._latest) >= PARTS:
+            self._put_together()
+
+    def _put_together(self) -> None:
+        """Copy the latest changes into one part, with those before them that are not much longer."""
+        merged = concat(self._latest)
+        while self._changes and len(self._changes[-1]) <= 2 * len(merged):
+            merged = concat([self._changes.pop(), merged])
+        self._changes.append(merged)
+        self._latest = []
 
     @property
     def nbytes(self) -> int:
         """The bytes that it takes now, with changes that are not netted yet."""
-        return self._netted.nbytes + sum(part.nbytes for part in self._changes)
+        return self._netted.nbytes + sum(part.nbytes for part in (*self._changes, *self._latest))
 
     def copy(self) -> Content:
         """Return the content as it is now."""
@@ -39,8 +59,9 @@ class Content:
 
     def rows(self) -> Elements:
         """Return the distinct rows with their multiplicities."""
-        if self._changes:
-            self._netted, self._changes = net([self._netted, *self._changes]), []
+        if self._waiting:
+            self._netted = net([self._netted, *self._changes, *self._latest])
+            self._changes, self._latest, self._waiting = [], [], 0
         return self._netted
 
 
