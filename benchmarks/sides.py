@@ -20,6 +20,8 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from benchmarks import data
 from benchmarks.live import checkpoint_of, serving
 from benchmarks.processes import Process, tree
@@ -66,6 +68,7 @@ class Side:
         end: ends what they began.
         pid: of its driver.
         checkpoint: the folder of what it carries out.
+        answer: yields what a server keeps of the answer of a query; None for a run.
     """
 
     begin: Callable[[str], None]
@@ -73,6 +76,7 @@ class Side:
     end: Callable[[], None]
     pid: int
     checkpoint: Callable[[], Path]
+    answer: Callable[[str], Iterator[pa.RecordBatch]] | None = None
 
     def delivered(self) -> int:
         """Return its last batch, -1 for none, by its files: that costs it nothing."""
@@ -145,7 +149,10 @@ def server_side(root: Path, *settings: str) -> Iterator[Side]:
             queries = [f"DROP QUERY {query.name};" for query in client.queries()]
             client.execute("".join([*queries, *(f"DROP STREAM {one.name};" for one in client.catalog().sources)]))
 
-        yield Side(begin, account, end, pid, lambda: checkpoint_of(pid))
+        def answer(query: str) -> Iterator[pa.RecordBatch]:
+            return iter(client.subscribe(query, beginning=True, until_now=True))
+
+        yield Side(begin, account, end, pid, lambda: checkpoint_of(pid), answer)
 
 
 def _checkpoint(root: Path, number: int) -> Path:
