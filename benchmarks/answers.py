@@ -35,12 +35,12 @@ class Checksum:
 
 def result_checksum(folder: Path, query: BenchQuery, last: int) -> Checksum:
     """Of the parquet files of a result, without the rows at instants after `last`."""
-    total = checksum([np.empty(0, np.int64)] * len(query.columns))
+    total = none_of(query)
     if not any(folder.rglob("*.parquet")):
         return total
     # A sink's own bookkeeping lies in names that begin with _ or a dot, which a dataset passes over.
     for batch in ds.dataset(folder, format="parquet").to_batches(columns=list(query.columns)):
-        total += _of_batch(batch, query, last)
+        total += of_batch(batch, query, last)
     return total
 
 
@@ -50,13 +50,19 @@ def reference_checksum(data: Path, query: BenchQuery, last: int) -> Checksum:
         connection.execute(f"CREATE VIEW C AS SELECT * FROM read_parquet('{data}/*.parquet')")
         chosen = ", ".join(query.columns)
         reader = connection.sql(f"SELECT {chosen} FROM ({query.reference})").to_arrow_reader(1_000_000)
-        total = checksum([np.empty(0, np.int64)] * len(query.columns))
+        total = none_of(query)
         for batch in reader:
-            total += _of_batch(batch, query, last)
+            total += of_batch(batch, query, last)
     return total
 
 
-def _of_batch(batch: pa.RecordBatch, query: BenchQuery, last: int) -> Checksum:
+def none_of(query: BenchQuery) -> Checksum:
+    """Of an answer without rows."""
+    return checksum([np.empty(0, np.int64)] * len(query.columns))
+
+
+def of_batch(batch: pa.RecordBatch, query: BenchQuery, last: int) -> Checksum:
+    """Of rows with the columns of the query, without those at instants after `last`."""
     return of_columns([batch.column(name).to_numpy(zero_copy_only=False) for name in query.columns], query, last)
 
 

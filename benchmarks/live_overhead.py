@@ -14,8 +14,15 @@ and its interval (`paired.py`). All answers are checked.
 - empty: a batch without rows, in which only time goes on, with q1 to q9 standing; in blocks of ten; goal: 15 % more;
 - retained: a query that reads all columns of a stream, which the server retains; goal: 5 % more.
 
+And within one server, two streams with the same query that differ in one thing (`twins.py`, `--twins`):
+
+- twin-retain: one of the streams is retained, and the query reads all of its columns; goal: 5 % more;
+- twin-results: the answers of a filter, 9 in 100 rows, go to RESULTS in place of FILES; no goal was set, 5 % is judged;
+- twin-few: the same with the few answers of `retained`;
+- twin-same: nothing differs, so what is found is what the measurement cannot tell.
+
 `python -m benchmarks.live_overhead --keep` takes all of it; it says first how long that takes. A verdict is `open`
-where the interval contains the goal: then more pairs are needed (`--pairs` of the three figures that are no single
+where the interval contains the goal: then more pairs are needed (`--pairs` of the figures that are no single
 queries, `--rounds 2` does all of it twice). On a machine that does other work too, look at the processor time: it is
 that of the driver, its JVM and its workers; the figures have that of the workers by itself too. Much of the noise of
 the seconds is the disk's; `--folder /dev/shm` has all files in memory.
@@ -41,6 +48,7 @@ from benchmarks.paired import Pairs, verdict
 from benchmarks.queries import QUERIES, STREAM, BenchQuery
 from benchmarks.records import save
 from benchmarks.sides import Account, Side, processor_seconds, run_side, server_side, until
+from benchmarks.twins import RESULTS, Twin, Twins
 
 #: A file is one batch, whatever its size.
 BATCH = "max_batch_bytes=2147483648"
@@ -54,9 +62,14 @@ REST = 0.1
 BLOCK = 10
 GOAL, GOAL_EMPTY, GOAL_RETAINED = 0.03, 0.15, 0.05
 RETAINED = " RETAIN 1 HOUR"
+#: Readings of the stream before those that count: until then the JVM of each side compiles, at other times.
+WARM_READINGS = 3
 #: Seconds, at rest: of the start; of one reading by both sides beside its rows; of a row of it with all queries, and
 #: with one; of a row of the right answer of one query; of a block without rows.
 _START, _READING, _LONG_ROW, _SHORT_ROW, _ANSWER_ROW, _EMPTY = 20.0, 20.0, 3.2e-6, 0.9e-6, 0.1e-6, 4.0
+
+#: Seconds, at rest, of a pair of twins.
+_TWINS = 2.2
 
 ALL_COLUMNS = BenchQuery(
     "retained",
@@ -72,10 +85,19 @@ FROM C GROUP BY 1, proto HAVING ((ts + 9999) // 10000) * 10000 <= (SELECT max(ts
     ("ts", "n", "total", "src", "dst"),
 )
 
+#: By name: a query, what the two streams and sinks are, and by which share the second may take more.
+TWINS = {
+    "retain": (ALL_COLUMNS, (Twin(), Twin(retain=RETAINED)), GOAL_RETAINED),
+    "results": (QUERIES["q1"], (Twin(), Twin(sink=RESULTS)), GOAL_RETAINED),
+    "few": (ALL_COLUMNS, (Twin(), Twin(sink=RESULTS)), GOAL_RETAINED),
+    "same": (ALL_COLUMNS, (Twin(), Twin()), 0.0),
+}
+
 
 @dataclass
 class Measured:
-    """What batches took, in pairs of a run and a server. goal: the share by which a server may take more."""
+    """What batches took, in pairs of a run and a server, or of two twins. goal: the share by which the second of them
+    may take more."""
 
     name: str
     goal: float
@@ -104,10 +126,14 @@ class Measured:
             found[f"{name}_overhead"] = [round(one, 4) for one in (over.middle, over.low, over.high)]
             found[f"{name}_added"] = [round(one, 4) for one in (added.middle, added.low, added.high)]
             found[f"{name}_verdict"] = verdict(over, self.goal)
-        # Of the processor time; a share of it would be one of nothing where batches have no rows.
+        # Of the processor time; a share of it would be one of nothing where batches have no rows. So the share is that
+        # of the whole batch at the first side: where all that one side does more is done by workers, as RETAIN is, it
+        # is the narrower figure, as what the JVM does in a batch varies by more than that.
         pairs = _pairs(self.workers)
+        more = (pairs.added.middle, pairs.added.low, pairs.added.high)
         found["workers"] = [round(one, 4) for one in pairs.medians]
-        found["workers_added"] = [round(one, 4) for one in (pairs.added.middle, pairs.added.low, pairs.added.high)]
+        found["workers_added"] = [round(one, 4) for one in more]
+        found["workers_overhead"] = [round(one / found["cpu"][0], 4) for one in more]
         return found
 
     def row(self) -> str:
@@ -122,7 +148,7 @@ class Measured:
         return " |".join(cells) + f" goal {self.goal:.0%}"
 
 
-HEAD = f"{'':<19} |{'seconds of a batch: run, server, % more [95 %], ms more':<65} | cpu seconds: the same"
+HEAD = f"{'':<19} |{'seconds of a batch: one, other, % more [95 %], ms more':<65} | cpu seconds: the same"
 
 
 def _pairs(both: Sequence[tuple[float, float]]) -> Pairs:
@@ -194,6 +220,17 @@ class Comparison:
         found = answers.result_checksum(out, query, last)
         assert found == expected, f"{query.name}: a wrong answer: {found}, not {expected}"
 
+    def twins(self, name: str) -> Measured:
+        """Compare batches of two streams of the server, while the run is stopped."""
+        query, both, goal = TWINS[name]
+        found = Measured(f"twin-{name}", goal)
+        run, server = self.sides
+        run.stop()
+        for one, other in Twins(self._root, server, self._files, self._rows).batches(query, both, WARM_UP, _appear):
+            found.add(one, other)
+        run.go_on()
+        return found
+
     def empty(self, blocks: int) -> Measured:
         """Compare batches in which only time goes on, with all queries standing."""
         found = Measured("empty", GOAL_EMPTY)
@@ -253,6 +290,8 @@ def _appear(file: Path, folder: Path) -> None:
 def compared(comparison: Comparison, long: Comparison, given: argparse.Namespace) -> Iterator[Measured]:
     """Yield what the options name. long: with batches of all queries that take 2 s and more."""
     readings = math.ceil(given.pairs / PAIRS)
+    for _ in range(given.warm):
+        comparison.batches("warm", [ALL_COLUMNS], GOAL_RETAINED, RETAINED)
     # The figures take turns, so that a while in which the machine is disturbed does not hit one of them alone.
     for _ in range(readings):
         if given.all:
@@ -261,6 +300,8 @@ def compared(comparison: Comparison, long: Comparison, given: argparse.Namespace
             yield long.batches("all-retained", list(QUERIES.values()), GOAL_RETAINED, RETAINED)
         if given.retain:
             yield comparison.batches("retained", [ALL_COLUMNS], GOAL_RETAINED, RETAINED)
+        for name in given.twins:
+            yield comparison.twins(name)
     for name in given.queries:
         yield comparison.batches(name, [QUERIES[name]], GOAL)
     if given.empty:
@@ -271,7 +312,10 @@ def expected_seconds(given: argparse.Namespace) -> float:
     """Return how long the measurement takes about on a machine at rest with two cores."""
     readings = math.ceil(given.pairs / PAIRS)
     long, short = _READING + _LONG_ROW * given.long * data.FILES, _READING + _SHORT_ROW * given.rows * data.FILES
-    whole = readings * (given.all * (1 + given.retain) * long + given.retain * short) + len(given.queries) * short
+    twins = readings * len(given.twins) * _TWINS * data.FILES + given.warm * short
+    whole = (
+        twins + readings * (given.all * (1 + given.retain) * long + given.retain * short) + len(given.queries) * short
+    )
     answers_of = given.all * given.long * len(QUERIES) + given.rows * (len(given.queries) + given.retain)
     checks = _ANSWER_ROW * answers_of * data.FILES
     return float(_START + checks + given.rounds * (whole + _EMPTY * given.empty))
@@ -292,6 +336,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--no-all", dest="all", action="store_false", help="leave out all of them together")
     parser.add_argument("--empty", type=int, default=12, help="blocks of batches without rows; 0 for none")
     parser.add_argument("--no-retain", dest="retain", action="store_false", help="leave out what is retained")
+    parser.add_argument(
+        "--twins", nargs="*", choices=list(TWINS), default=["retain", "results"], help="within a server"
+    )
+    warm = "readings of the stream before those that count"
+    parser.add_argument("--warm", type=int, default=WARM_READINGS, help=warm)
     parser.add_argument("--rounds", type=int, default=1, help="how often all of it is done, in the same processes")
     parser.add_argument("--folder", help="where all is written; the system's temporary folder")
     parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")

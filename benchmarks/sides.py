@@ -20,9 +20,11 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from benchmarks import data
 from benchmarks.live import checkpoint_of, serving
-from benchmarks.processes import tree
+from benchmarks.processes import Process, tree
 from penstock.client import connect
 from penstock.client.server import ServerClient
 from penstock.runtime.spark.checkpoint.folder import Folder
@@ -66,6 +68,7 @@ class Side:
         end: ends what they began.
         pid: of its driver.
         checkpoint: the folder of what it carries out.
+        answer: yields what a server keeps of the answer of a query; None for a run.
     """
 
     begin: Callable[[str], None]
@@ -73,6 +76,7 @@ class Side:
     end: Callable[[], None]
     pid: int
     checkpoint: Callable[[], Path]
+    answer: Callable[[str], Iterator[pa.RecordBatch]] | None = None
 
     def delivered(self) -> int:
         """Return its last batch, -1 for none, by its files: that costs it nothing."""
@@ -145,7 +149,10 @@ def server_side(root: Path, *settings: str) -> Iterator[Side]:
             queries = [f"DROP QUERY {query.name};" for query in client.queries()]
             client.execute("".join([*queries, *(f"DROP STREAM {one.name};" for one in client.catalog().sources)]))
 
-        yield Side(begin, account, end, pid, lambda: checkpoint_of(pid))
+        def answer(query: str) -> Iterator[pa.RecordBatch]:
+            return iter(client.subscribe(query, beginning=True, until_now=True))
+
+        yield Side(begin, account, end, pid, lambda: checkpoint_of(pid), answer)
 
 
 def _checkpoint(root: Path, number: int) -> Path:
@@ -164,9 +171,18 @@ def _account(client: ServerClient, pid: int) -> Account:
 
 def processor_seconds(pid: int) -> tuple[float, float]:
     """Return the processor time of a process and all below it, and of the workers among these."""
-    processes, hertz = tree(pid), os.sysconf("SC_CLK_TCK")
-    workers = sum(process.ticks for process in processes if "pyspark.worker" in process.command)
-    return sum(process.ticks for process in processes) / hertz, workers / hertz
+    used = [("pyspark.worker" in process.command, _used(process)) for process in tree(pid)]
+    return sum(seconds for _, seconds in used), sum(seconds for is_worker, seconds in used if is_worker)
+
+
+def _used(process: Process) -> float:
+    """Return the processor time of a process by its own clock: the ticks of `/proc` are of 10 ms, and a batch has few
+    of them in each of several processes."""
+    try:
+        # The number of that clock, as the C library's `clock_getcpuclockid` gives it.
+        return time.clock_gettime(~process.pid << 3 | 2)
+    except OSError:
+        return process.ticks / os.sysconf("SC_CLK_TCK")
 
 
 def until(true: Callable[[], bool], seconds: float = 600, every: float = 0.2) -> None:

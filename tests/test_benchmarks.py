@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import runpy
 import sys
 import time
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import answers, data, latency, pictures, records, run, standing
-from benchmarks.live_overhead import Measured
+from benchmarks.live_overhead import TWINS, Measured
 from benchmarks.paired import Pairs, verdict
 from benchmarks.queries import QUERIES, STREAM
 from benchmarks.run import problem_of
-from benchmarks.sides import Account
+from benchmarks.sides import Account, processor_seconds
+from benchmarks.twins import RESULTS, Twin, script_of
 from penstock.language import bind_script
+from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.local.runtime import run_local
 
 RUNS = {
@@ -202,5 +206,34 @@ def test_what_a_server_costs_is_shown_in_one_line() -> None:
     # The server took the same for each of two batches.
     assert figures["seconds"] == [2.1, 2.1] and figures["cpu_overhead"] == [0.0, 0.0, 0.0]
     assert figures["workers"] == [1.0, 0.5] and figures["workers_added"] == [-0.5, -0.5, -0.5]
+    # Of the 4.2 s of processor time of a batch of the run.
+    assert figures["workers_overhead"] == [-0.119, -0.119, -0.119]
     assert figures["seconds_verdict"] == "met" and figures["pairs"] == 3
     assert measured.row().startswith("q1") and "goal 3%" in measured.row()
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twins_differ_in_what_they_compare(name: str, tmp_path: Path) -> None:
+    query, both, _ = TWINS[name]
+    scripts = [script_of(number, query, twin, tmp_path) for number, twin in enumerate(both)]
+    bound = bind_script("".join(scripts), live=True)
+    for number, (one, twin) in enumerate(zip(bound.queries, both, strict=True)):
+        (source,) = timed_sources(one.root).values()
+        assert (source.name, one.name) == (f"C{number}", f"{query.name}_{number}")
+        assert (source.retain is not None) == bool(twin.retain)
+        assert one.sink.connector == ("RESULTS" if twin.sink == RESULTS else "FILES")
+    # But for the number and what is compared the statements are the same.
+    plain = [script_of(0, query, Twin(), tmp_path) if twin == Twin() else None for twin in both]
+    assert plain[0] == scripts[0] and (plain[1] is None) == (name != "same")
+    second = scripts[1].replace(both[1].retain, "").replace(both[1].sink.format(path=tmp_path / "out"), Twin().sink)
+    assert second.format(path=tmp_path / "out").replace("C1", "C0").replace("_1 ", "_0 ") == scripts[0]
+
+
+def test_the_processor_time_of_a_process_has_no_ticks_of_10_ms() -> None:
+    found = []
+    for _ in range(20):
+        until = time.process_time() + 0.003
+        while time.process_time() < until:
+            pass
+        found.append(processor_seconds(os.getpid())[0])
+    assert all(0.003 <= after - before < 0.5 for before, after in pairwise(found))

@@ -37,7 +37,9 @@ _SMALL = 2**16
 _LARGE = 2**20
 #: Maximum number of batches that wait for the thread, the one that it writes included.
 _WAITING = 2
-#: Bytes of which the checksum is computed, and which are written then, while they are in the caches of the processor.
+#: Bytes that are written, and of which the checksum is computed then, while they are in the caches of the processor.
+#: Not the other way round: the system copies bytes that are in no cache yet faster than the loop of the checksum reads
+#: them.
 _PIECE = 2**18
 
 
@@ -164,8 +166,8 @@ class _CheckedFile(io.RawIOBase):
     def _write(self, content: memoryview) -> None:
         for first in range(0, content.nbytes, _PIECE):
             piece = content[first : first + _PIECE]
-            self._checksum.add(piece)
             self._file.write(piece)
+            self._checksum.add(piece)
 
     def complete(self, durable: bool) -> str:
         """Close the file and return the checksum of its bytes. durable: they survive a loss of power then."""
