@@ -49,12 +49,12 @@ def begun(one: Server, start: str = "") -> None:
     settle(one)
 
 
-def text(one: Server) -> str:
-    return one.control.query("q")[0].text
+def text(one: Server, name: str = "q") -> str:
+    return one.control.query(name)[0].text
 
 
-def edit(one: Server) -> Any:
-    return one.control.query("q")[1].edit
+def edit(one: Server, name: str = "q") -> Any:
+    return one.control.query(name)[1].edit
 
 
 def shown(one: Server, name: str = "q") -> dict[int, int]:

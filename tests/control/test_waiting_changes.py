@@ -4,20 +4,26 @@ WAIT), without Spark: the former one answers until they have come, and what is s
 from __future__ import annotations
 
 import json
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from control_kit import CommandFailed, Server, server
+from test_control_crashes import UNCUT, CrashingEngine, Step, command, cut_life, rows, texts_of_log
 from test_replacements import FORGOTTEN, SUM, change, edit, feed, settle, shown, text
 
-from penstock.control import versions
+from penstock.control import applying, versions
 from penstock.control.entities.relations import BY_NAME
 from penstock.control.registry import restored
 from penstock.control.repair import pause_queries
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.errors import PenstockError
 from penstock.server.statements.listed_views import plan_change_text, shown_queries
+from penstock.storage import replaced_storage
+from penstock.storage.local import LocalStorage
+from penstock.testing.faults import LOSSES, FailingCalls, PowerLost
 
 LAST = "SELECT SUM(v) AS s FROM S [ROWS 4]"
 CHANGE = f"ALTER QUERY q AS {LAST} START WARM WAIT"
@@ -442,3 +448,117 @@ def test_a_former_query_that_has_waited_too(tmp_path: Path) -> None:
         query = one.control.query("q")[1]
         assert "ROWS 2" in text(one) and (query.holds, query.awaits, query.edit) == (False, False, None)
         assert retained(one) == 0 and shown(one)[13] == 25
+
+
+# -- crashes -------------------------------------------------------------------------------------------------------
+
+
+def posted(number: int, *ticks: int) -> Step:
+    """Post rows, answer, and take the steps that are due."""
+    post = rows(number, *ticks)
+
+    def step(system: Server) -> None:
+        post(system)
+        system.engine.round()
+        settle(system)
+
+    return step
+
+
+#: While a change waits its query is renamed, is silent and is shown again; another change takes its place.
+WAITING_LIFE: tuple[Step, ...] = (
+    command(FORGOTTEN),
+    command(f"CREATE QUERY q AS {SUM}"),
+    posted(1, 1, 2, 3, 4, 5, 6),
+    command(CHANGE),
+    posted(2, 7),
+    command(CHANGE.replace("ROWS 4", "ROWS 5")),
+    command("ALTER QUERY q RENAME TO p"),
+    posted(3, 8),
+    command("ALTER QUERY p PAUSE WITH STATE"),
+    posted(4, 9),
+    command("ALTER QUERY p RESUME"),
+    posted(5, 10),
+    posted(6, 11),
+    posted(7, 12),
+    posted(8, 13, 14),
+    posted(9, 15),
+)
+
+
+def test_power_that_goes_while_a_change_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told is what is told without that, each step is taken once, and the stream is let go."""
+    monkeypatch.setattr(applying, "CATALOG_EVERY", 4)
+    expected: list[object] = []
+    number, cuts, was_cut = UNCUT, 0, True
+    while was_cut or not cuts:
+        system, was_cut = cut_life(tmp_path / str(number), number, LOSSES[number % len(LOSSES)], WAITING_LIFE)
+        settle(system)
+        found = [text(system, "p"), edit(system, "p"), retained(system), system.answers("p"), texts_of_log(system)]
+        with suppress(PowerLost):
+            system.control.close()
+        if number == UNCUT:
+            expected = found
+            assert found[:3] == [LAST.replace("ROWS 4", "ROWS 5"), None, 0]
+            was_cut, number = True, 5
+            continue
+        assert found[:4] == expected[:4], f"power went at call {number}"
+        assert [each for each in found[4] if ":" in each] == [each for each in expected[4] if ":" in each]
+        number, cuts = number + 23, cuts + was_cut
+    assert cuts > 8
+
+
+@pytest.mark.parametrize("step", ["ALTER", "ROWS", "TAKES OVER"])
+@pytest.mark.parametrize("point", ["bound", "accepted", "applied", "running"])
+def test_a_crash_at_each_point_of_a_step(tmp_path: Path, step: str, point: str) -> None:
+    """Of the command, of the one with which its rows have come, and of that with which it takes over: power goes before
+    the log has it, before the engine goes over, after it has, and when all is done."""
+    engine = CrashingEngine(tmp_path / "engine", after=point == "applied")
+    one = Server(tmp_path, engine)
+    one.done(FORGOTTEN + f"CREATE QUERY q AS {SUM}")
+    feed(one, range(1, 11))
+    if step != "ALTER":
+        one.done(CHANGE)
+        feed(one, range(11, 14))
+        one.done("INSERT INTO S VALUES (14, 14)")
+        one.engine.round()
+        assert edit(one).awaits
+    if step == "TAKES OVER":
+        look(one)
+        assert not edit(one).awaits and edit(one).until is None
+
+    def take() -> None:
+        if step == "ALTER":
+            one.done(CHANGE, key="k")
+        else:
+            look(one)
+
+    if point == "bound":
+        with replaced_storage(LocalStorage(FailingCalls("write", 1))), suppress(PenstockError, OSError):
+            take()
+    elif point == "running":
+        take()
+    else:
+        engine.armed = True
+        with suppress(PowerLost, PenstockError):
+            take()
+        assert one.control.failure is not None
+    one.control.close()
+    with server(tmp_path) as again:
+        if step == "ALTER":
+            assert (edit(again) is None) == (point == "bound")
+            again.run(CHANGE, key="k")
+            assert edit(again).awaits and retained(again) == EVER
+            feed(again, range(11, 15))
+        settle(again)
+        assert not edit(again).awaits if edit(again) is not None else True
+        feed(again, range(15, 20))
+        assert (text(again), edit(again), retained(again)) == (LAST, None, 0)
+        assert shown(again) == {ts: (TWO if ts < 14 else FOUR)[ts] for ts in range(1, 19)}
+        assert Counter(texts_of_log(again))["QUERY q: ITS ROWS HAVE COME"] == 1
+
+
+def look(one: Server) -> None:
+    """Have the control take the steps that are due, once."""
+    one.control._look()
+    one.run("")
