@@ -1,4 +1,5 @@
-"""A server on Spark whose query is replaced beside the one that answers, and which is killed meanwhile."""
+"""A server on Spark whose query is replaced beside the one that answers, also with rows that are still to come, and
+which is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -80,4 +81,53 @@ def test_a_query_is_replaced_beside_the_former_one_over_kills(served: Served, tm
         taken = max(ts for ts in shown if shown[ts] == SUM_AT(ts))
         assert 13 <= taken <= 16
         assert list(shown.values()) == [SUM_AT(ts) if ts <= taken else WIDE_AT(ts) for ts in shown]
+    served.end()
+
+
+ROWS = "SELECT SUM(v) AS s FROM S [ROWS 5]"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_query_is_replaced_with_rows_that_are_still_to_come_over_kills(served: Served, tmp_path: Path) -> None:
+    served.start()
+    with connect(served.url, served.token, patience=120) as client:
+        client.execute(
+            f"CREATE STREAM S (ts BIGINT, v BIGINT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;CREATE QUERY q AS {SUM};"
+        )
+        post(client, 1, 10)
+        wait(client, 9)
+        client.execute(f"ALTER QUERY q AS {ROWS} START WARM WAIT")
+        assert client.query("q").change == "another query takes over from q with 5 more rows of S"
+        served.kill()
+        served.start()
+        post(client, 11, 12)
+        wait(client, 11)
+        found = client.query("q")
+        assert (found.state, found.change) == ("RUNNING", "another query takes over from q with 4 more rows of S")
+        served.kill()
+        served.start()
+        post(client, 13, 15)
+        post(client, 16, LAST)
+        wait(client, LAST - 1)
+        end = time.monotonic() + 100
+        while client.query("q").change is not None and "has taken over" not in str(client.query("q").change):
+            assert time.monotonic() < end, client.query("q")
+            time.sleep(0.1)
+        served.kill()
+        served.start()
+        post(client, LAST + 1, LAST + 3)
+        wait(client, LAST + 2)
+        shown = {}
+        for batch in client.subscribe("q", beginning=True, until_now=True):
+            for row in batch.to_pylist():
+                if row["op"] == "+":
+                    assert row["ts"] not in shown, "an instant is answered once"
+                    shown[row["ts"]] = row["s"]
+        assert list(shown) == list(range(1, LAST + 3))
+        taken = max(ts for ts in shown if shown[ts] == SUM_AT(ts))
+        assert 15 <= taken <= LAST - 1
+        assert all(shown[ts] == 5 * ts - 10 for ts in shown if ts > taken)
+        assert all(shown[ts] == SUM_AT(ts) for ts in shown if ts <= taken)
+        assert client.query("q").change is None
     served.end()
