@@ -172,6 +172,9 @@ def test_another_one_takes_the_place_of_what_waits(tmp_path: Path) -> None:
         assert change(one) == "another query takes over from q with 1 more row of S"
         one.done(CHANGE)
         assert change(one) == "another query takes over from q with 2 more rows of S"
+        # The query as it is: that is no difference, and what is to come still comes.
+        one.done(f"CREATE OR REPLACE QUERY q AS {SUM}")
+        assert edit(one).awaits
         # One that waits for no rows, and what the query is.
         one.done("ALTER QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 1 SECOND] START WARM WAIT")
         settle(one)
