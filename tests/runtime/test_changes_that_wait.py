@@ -39,7 +39,8 @@ def changing(server: InlineServer, count: int = 4, more: str = "") -> None:
     server.post(STREAM.format(more=more) + f"CREATE QUERY q AS {TIME};")
     for row in rows(1, 10):
         server.insert("S", [row])
-    server.post(f"ALTER QUERY q AS {LAST.format(count)} START WARM WAIT;")
+    (posted,) = server.control.submit(f"ALTER QUERY q AS {LAST.format(count)} START WARM WAIT;")
+    assert posted.outcome is not None and posted.outcome.state.value == "RUNNING", "it has no past to read yet"
     server.settle()
 
 

@@ -224,11 +224,7 @@ class Control:
         items, ahead = self._backlog.items, self._backlog.ahead
         current = self._applier.current
         return [
-            replace(one, missing=self._missing(one, one.query.place, current))
-            if one.query.awaits
-            else replace(one, missing=self._missing(one, one.query.edit.place, current))
-            if one.query.edit is not None and one.query.edit.awaits
-            else one
+            one if (place := one.query.waits_at) is None else replace(one, missing=self._missing(one, place, current))
             for one in listed_queries(items, ahead, current)
         ]
 

@@ -154,6 +154,12 @@ class StoredQuery:
         return self.holds and self.start.at is None and self.status is QueryStatus.RUNNING
 
     @property
+    def waits_at(self) -> int | None:
+        """Return the place at which it, or a change of it, waits for rows; None where neither does."""
+        edit = self.edit if self.edit is not None and self.edit.awaits else None
+        return self.place if self.awaits else None if edit is None else edit.place
+
+    @property
     def plans(self) -> list[tuple[int, str]]:
         """Return the places at which it is computed, with the choices of the plan there: that of its answers, and of a
         change that does not wait for rows."""

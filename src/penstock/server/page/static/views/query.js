@@ -107,7 +107,7 @@ export async function query(main, name) {
       ["rows a second", short(told?.rows_per_second)], ["rows", short(told?.rows)], ["heartbeat", shown(told?.heartbeat)], ["lag", seconds(told?.lag)],
       ["latency, median and 99 %", `${seconds(told?.latency_p50)}, ${seconds(told?.latency_p99)}`], ["state", `${bytes(told?.state_bytes)}, own ${bytes(told?.own_bytes)}, shared ${bytes(told?.shared_bytes)}`],
       ["CPU", `${seconds(told?.cpu_seconds)}, ${share(told?.cpu_share)} of all`], ["weight", shown(told?.weight)], ["since", shown(told?.started_at)], ["result", known.sink],
-      ...preferences.slice(0, 1).flatMap(preferred),
+      ...(known.change ? [["change", known.change]] : []), ...preferences.slice(0, 1).flatMap(preferred),
     ]);
     if (known.error) { fill(trouble, messageBox("error", { ...known.error, hint: known.error.hint ?? advice[known.state] })); isError = true; } else if (isError) { fill(trouble); isError = false; }
     if (text.textContent !== known.sql) fill(text, sqlText(known.sql));
