@@ -45,9 +45,9 @@ from typing import Any
 
 from benchmarks import answers, data
 from benchmarks.paired import Pairs, verdict
-from benchmarks.queries import QUERIES, STREAM, BenchQuery
+from benchmarks.queries import QUERIES, BenchQuery, watched_stream
 from benchmarks.records import save
-from benchmarks.sides import Account, Side, processor_seconds, run_side, server_side, until
+from benchmarks.sides import Account, Side, measured_batch, run_side, server_side, until
 from benchmarks.twins import RESULTS, Twin, Twins
 
 #: A file is one batch, whatever its size.
@@ -56,8 +56,6 @@ BATCH = "max_batch_bytes=2147483648"
 WARM_UP = 2
 #: Pairs of one reading of the stream.
 PAIRS = data.FILES - WARM_UP
-#: Seconds in which a side that goes on, or has delivered a batch, comes to rest.
-REST = 0.1
 #: Batches without rows between two changes of sides.
 BLOCK = 10
 GOAL, GOAL_EMPTY, GOAL_RETAINED = 0.03, 0.15, 0.05
@@ -197,19 +195,9 @@ class Comparison:
     def _batch(self, side: Side, folder: Path, file: Path, number: int) -> Account:
         """Have a side answer one file; return what that took."""
         side.go_on()
-        time.sleep(REST)
-        before, delivered = side.account(), side.delivered()
-        # What the account costs a server is before and after what is measured.
-        cpu, workers = processor_seconds(side.pid)
-        _appear(file, folder / "in")
-        until(lambda: side.delivered() > delivered, every=0.02)
-        time.sleep(REST)
-        cpu_after, workers_after = processor_seconds(side.pid)
-        until(lambda: side.account().rows >= (number + 1) * self._rows, every=0.2)
-        seconds = side.account().since(before).seconds
+        found = measured_batch(side, lambda: _appear(file, folder / "in"), self._rows, (number + 1) * self._rows)
         side.stop()
-        # Sometimes one without rows comes behind it, at both sides alike.
-        return Account(1, seconds, self._rows, cpu_after - cpu, workers_after - workers)
+        return found
 
     def _check(self, query: BenchQuery, out: Path) -> None:
         # The last instant may have more rows, and is not answered yet.
@@ -267,12 +255,9 @@ class Comparison:
 
 
 def _script(folder: Path, queries: Sequence[BenchQuery], retain: str, format_: str = "parquet") -> str:
-    options = f"', format '{format_}', watch 'true'"
-    declared = STREAM.format(data=folder / "in").replace("/*.parquet', format 'parquet'", options)
-    declared = declared.replace("UNIT MILLISECOND;", f"UNIT MILLISECOND{retain};")
     created = "CREATE QUERY {} INTO FILES (path '{}', format '{}') AS {};\n"
     texts = (created.format(query.name, folder / query.name, format_, query.cql.strip()) for query in queries)
-    return declared + "".join(texts)
+    return watched_stream(folder / "in", retain, format_) + "".join(texts)
 
 
 def _appear(file: Path, folder: Path) -> None:

@@ -16,6 +16,14 @@ CREATE STREAM C (ts BIGINT, src INT, dst INT, proto STRING, bytes DOUBLE)
 """
 
 
+def watched_stream(folder: Path, more: str = "", format_: str = "parquet") -> str:
+    """Return the declaration of the stream over a folder in which files appear. more: at its end, as RETAIN."""
+    declared = STREAM.format(data=folder).replace(
+        "/*.parquet', format 'parquet'", f"', format '{format_}', watch 'true'"
+    )
+    return declared.replace("UNIT MILLISECOND;", f"UNIT MILLISECOND{more};")
+
+
 @dataclass(frozen=True)
 class BenchQuery:
     """native_rows: on how many rows at the most Spark's side runs, where all of them would take hours."""

@@ -29,6 +29,9 @@ from penstock.client import connect
 from penstock.client.server import ServerClient
 from penstock.runtime.spark.checkpoint.folder import Folder
 
+#: Seconds in which a side that goes on, or has delivered a batch, comes to rest.
+REST = 0.1
+
 _SAMPLE = re.compile(r'^(\w+)(?:\{(?:\w+="([^"]*)")?\})? (\S+)$', re.MULTILINE)
 
 
@@ -173,6 +176,27 @@ def processor_seconds(pid: int) -> tuple[float, float]:
     """Return the processor time of a process and all below it, and of the workers among these."""
     used = [("pyspark.worker" in process.command, _used(process)) for process in tree(pid)]
     return sum(seconds for _, seconds in used), sum(seconds for is_worker, seconds in used if is_worker)
+
+
+def measured_batch(side: Side, appear: Callable[[], object], rows: int, read: int) -> Account:
+    """Have a side answer one file; return what that took.
+
+    Args:
+        appear: has the file appear.
+        rows: of it.
+        read: rows of it and of all files before it.
+    """
+    time.sleep(REST)
+    before, delivered = side.account(), side.delivered()
+    # What the account costs a server is before and after what is measured.
+    cpu, workers = processor_seconds(side.pid)
+    appear()
+    until(lambda: side.delivered() > delivered, every=0.02)
+    time.sleep(REST)
+    cpu_after, workers_after = processor_seconds(side.pid)
+    until(lambda: side.account().rows >= read, every=0.2)
+    # Sometimes one without rows comes behind it, at all sides alike.
+    return Account(1, side.account().since(before).seconds, rows, cpu_after - cpu, workers_after - workers)
 
 
 def _used(process: Process) -> float:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import answers, data
-from benchmarks.queries import STREAM, BenchQuery
-from benchmarks.sides import Account, Side, processor_seconds, until
-
-#: Seconds in which what follows a batch comes to rest.
-REST = 0.1
+from benchmarks.queries import BenchQuery, watched_stream
+from benchmarks.sides import Account, Side, measured_batch
 
 #: Sinks of a query: parquet files, with `{path}` for a folder, and what the server keeps for subscribers.
 FILES, RESULTS = "INTO FILES (path '{path}', format 'parquet')", "INTO RESULTS (max_bytes '1 GB')"
@@ -81,17 +77,8 @@ class Twins:
 
     def _batch(self, file: Path, folder: Path, appear: Callable[[Path, Path], None]) -> Account:
         """Have one file answered; return what that took."""
-        time.sleep(REST)
-        before, delivered = self._server.account(), self._server.delivered()
-        cpu, workers = processor_seconds(self._server.pid)
-        appear(file, folder / "in")
-        until(lambda: self._server.delivered() > delivered, every=0.02)
-        time.sleep(REST)
-        cpu_after, workers_after = processor_seconds(self._server.pid)
         self._read += self._rows
-        until(lambda: self._server.account().rows >= self._read, every=0.2)
-        seconds = self._server.account().since(before).seconds
-        return Account(1, seconds, self._rows, cpu_after - cpu, workers_after - workers)
+        return measured_batch(self._server, lambda: appear(file, folder / "in"), self._rows, self._read)
 
     def _check(self, query: BenchQuery, both: tuple[Twin, Twin], folders: Sequence[Path]) -> None:
         # The last instant may have more rows, and is not answered yet.
@@ -99,8 +86,10 @@ class Twins:
         expected = answers.reference_checksum(self._files[0].parent, query, last)
         for number, (twin, folder) in enumerate(zip(both, folders, strict=True)):
             name = f"{query.name}_{number}"
-            kept = self._kept(name, query, last) if twin.sink == RESULTS else None
-            found = kept or answers.result_checksum(folder / "out", query, last)
+            if twin.sink == RESULTS:
+                found = self._kept(name, query, last)
+            else:
+                found = answers.result_checksum(folder / "out", query, last)
             assert found == expected, f"{name}: a wrong answer: {found}, not {expected}"
 
     def _kept(self, name: str, query: BenchQuery, last: int) -> answers.Checksum:
@@ -113,8 +102,6 @@ class Twins:
 
 def script_of(number: int, query: BenchQuery, twin: Twin, folder: Path) -> str:
     """Return the statements of a twin: the stream and the query have its number behind their names."""
-    declared = STREAM.format(data=folder / "in").replace("CREATE STREAM C ", f"CREATE STREAM C{number} ")
-    declared = declared.replace("/*.parquet', format 'parquet'", "', format 'parquet', watch 'true'")
-    declared = declared.replace("UNIT MILLISECOND;", f"UNIT MILLISECOND{twin.retain};")
+    declared = watched_stream(folder / "in", twin.retain).replace("CREATE STREAM C ", f"CREATE STREAM C{number} ")
     cql = re.sub(r"\bFROM C\b", f"FROM C{number}", query.cql.strip())
     return f"{declared}CREATE QUERY {query.name}_{number} {twin.sink.format(path=folder / 'out')} AS {cql};\n"

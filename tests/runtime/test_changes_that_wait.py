@@ -5,33 +5,22 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from inline_engine import InlineServer, without_spark
-from test_waiting_for_rows import GONE_MEANWHILE, LAST, STREAM, held_up, lost_of, rows, state
+from test_waiting_for_rows import GONE_MEANWHILE, LAST, STREAM, held_up, lost_of, rows, server, state, tables_of
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.control.repair import pause_queries
 from penstock.language import bind_script
-from penstock.runtime.spark.retained import retention
 from penstock.testing.live import Episode, run_live, takes_over
 
-__all__ = ["held_up", "without_spark"]
+__all__ = ["held_up", "server", "without_spark"]
 
 TIME = "SELECT SUM(v) AS s, COUNT(*) AS n FROM S [RANGE 2 SECONDS]"
 WAIT = Start(StartMode.WARM, wait=True)
-
-
-@pytest.fixture
-def server(tmp_path: Path, without_spark: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[InlineServer]:
-    monkeypatch.setattr(retention, "_EVERY", 1)
-    made = InlineServer(tmp_path / "checkpoint")
-    yield made
-    made.close()
 
 
 def changing(server: InlineServer, count: int = 4, more: str = "") -> None:
@@ -133,14 +122,6 @@ def test_the_law_is_kept(server: InlineServer, change: str, kept: str) -> None:
     def read() -> dict[str, int]:
         return {name: len(some) for name, some in given.items()}
 
-    def tables() -> dict[str, pa.Table]:
-        return {
-            name: pa.table(
-                {"ts": pa.array([t for t, _ in s], pa.int32()), "v": pa.array([v for _, v in s], pa.int32())}
-            )
-            for name, s in given.items()
-        }
-
     def episode(query: Query, start: Start) -> Episode:
         lost = {name: lost_of(server, name) for name in given} if start.wait else {}
         return Episode(query, start, read(), lost={name: tick for name, tick in lost.items() if tick is not None})
@@ -152,7 +133,7 @@ def test_the_law_is_kept(server: InlineServer, change: str, kept: str) -> None:
         if not waiting:
             return
         query = server.control.query("q")[1]
-        is_due = takes_over(episodes, waiting[0], tables())
+        is_due = takes_over(episodes, waiting[0], tables_of(given))
         assert (query.coming is None) == is_due, (given, episodes, waiting, query)
         if is_due:
             new = waiting.pop()
@@ -181,7 +162,7 @@ def test_the_law_is_kept(server: InlineServer, change: str, kept: str) -> None:
     assert not waiting
     found = [(ts, op, tuple(row)) if not script.queries[0].root.is_stream else (ts, None, (op, *row))
              for ts, op, *row in server.emitted("q")]  # fmt: skip
-    expected = [(ts, op, tuple(row)) for ts, op, row in run_live(episodes, tables())]
+    expected = [(ts, op, tuple(row)) for ts, op, row in run_live(episodes, tables_of(given))]
     assert sorted(map(str, found)) == sorted(map(str, expected))
 
 

@@ -49,20 +49,24 @@ def state(server: InlineServer, name: str) -> tuple[str, str | None]:
     return shown_state(one, server.control.version()), shown_change(one, server.control.version())
 
 
+def tables_of(given: Mapping[str, list[tuple[int, int]]]) -> dict[str, pa.Table]:
+    """Return the rows of streams as the oracle reads them."""
+    return {
+        name: pa.table(
+            {"ts": pa.array([ts for ts, _ in some], pa.int32()), "v": pa.array([v for _, v in some], pa.int32())}
+        )
+        for name, some in given.items()
+    }
+
+
 def by_the_law(
     streams: str, select: str, given: Mapping[str, list[tuple[int, int]]], begun: Mapping[str, int],
     lost: Mapping[str, int],
 ) -> list[Any]:  # fmt: skip
     plain = streams.replace("HTTP", "MEMORY").replace("RETAIN 1 HOUR", "").replace("RETAIN 3 SECONDS", "")
     (query,) = bind_script(f"{plain} CREATE QUERY q AS {select};").queries
-    inputs = {
-        name: pa.table(
-            {"ts": pa.array([ts for ts, _ in some], pa.int32()), "v": pa.array([v for _, v in some], pa.int32())}
-        )
-        for name, some in given.items()
-    }
     start = Start(StartMode.WARM, wait=True)
-    found = run_live([Episode(query, start, begun, lost=lost)], inputs)
+    found = run_live([Episode(query, start, begun, lost=lost)], tables_of(given))
     return sorted(((ts, op, tuple(row)) if op else (ts, tuple(row)) for ts, op, row in found), key=str)
 
 

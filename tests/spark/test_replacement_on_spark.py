@@ -36,16 +36,21 @@ def wait(client: ServerClient, instant: int) -> None:
         time.sleep(0.1)
 
 
+def begin(client: ServerClient) -> None:
+    """Have a query over two seconds, and its answers up to the ninth."""
+    client.execute(
+        f"CREATE STREAM S (ts BIGINT, v BIGINT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;CREATE QUERY q AS {SUM};"
+    )
+    post(client, 1, 10)
+    wait(client, 9)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_query_is_replaced_beside_the_former_one_over_kills(served: Served, tmp_path: Path) -> None:
     served.start()
     with connect(served.url, served.token, patience=120) as client:
-        client.execute(
-            f"CREATE STREAM S (ts BIGINT, v BIGINT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;CREATE QUERY q AS {SUM};"
-        )
-        post(client, 1, 10)
-        wait(client, 9)
+        begin(client)
         if sys.platform == "linux":
             # What a server and its run listen on is reached from this machine alone.
             found = listening(set().union(*map(sockets, family(served.pid))))
@@ -92,11 +97,7 @@ ROWS = "SELECT SUM(v) AS s FROM S [ROWS 5]"
 def test_a_query_is_replaced_with_rows_that_are_still_to_come_over_kills(served: Served, tmp_path: Path) -> None:
     served.start()
     with connect(served.url, served.token, patience=120) as client:
-        client.execute(
-            f"CREATE STREAM S (ts BIGINT, v BIGINT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;CREATE QUERY q AS {SUM};"
-        )
-        post(client, 1, 10)
-        wait(client, 9)
+        begin(client)
         client.execute(f"ALTER QUERY q AS {ROWS} START WARM WAIT")
         assert client.query("q").change == "another query takes over from q with 5 more rows of S"
         served.kill()

@@ -238,12 +238,11 @@ class DraftedQueries:
         it, an empty text where it is not so any more."""
         one = self.stored.objects.get(step.id)
         query = None if one is None else one.query
-        edit = None if query is None or query.place == step.place else query.edit
-        waiting = query if edit is None else edit
-        is_there = query is not None and step.place in {query.place, *([] if edit is None else [edit.place])}
-        if one is None or query is None or waiting is None or not is_there:
+        if one is None or query is None:
             return ""
-        if not waiting.holds or waiting.awaits != (step.tick is not None):
+        edit = query.edit if query.edit is not None and query.edit.place == step.place else None
+        waiting = query if query.place == step.place else edit
+        if waiting is None or not waiting.holds or waiting.awaits != (step.tick is not None):
             return ""
         subject = f"{'PLAN OF ' if edit is not None and edit.other is None else 'QUERY '}{one.name}"
         if step.tick is None:
