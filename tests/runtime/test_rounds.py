@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,9 +18,11 @@ from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
+from penstock.runtime.spark.input.look_schedule import Gathering
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
-from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.tree import walk
@@ -132,6 +135,60 @@ def test_nobody_waits_for_a_round_that_is_abandoned(tmp_path: Path) -> None:
         rounds.change(lambda: None)
     assert caught.value.code == "P0701"
     assert rounds.delivered_state(lambda offset, batch: (offset.round, batch), shown=1) == (1, 0)
+    rounds.stop()
+
+
+def changed_by(rounds: RoundLog, epoch: int, begun: list[int]) -> threading.Thread:
+    """Change the plan from a thread of its own, with nothing new to read; note that it has begun."""
+
+    def begin() -> RoundChange:
+        begun.append(epoch)
+        return RoundChange(rounds._planner._intake, epoch, replace(rounds._offset.planned(), again=True))
+
+    thread = threading.Thread(target=rounds.change, args=(begin,))
+    thread.start()
+    return thread
+
+
+@pytest.mark.timeout(60)
+def test_a_change_waits_for_the_first_round_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What new queries have read joins the state in that round, which therefore waits for nothing itself."""
+    write(tmp_path / "data", 0)
+    # Input that is expected beside what there is would hold every round back.
+    monkeypatch.setattr(Gathering, "holds", lambda *arguments: True)
+    rounds = opened(tmp_path, watch=True)
+    rounds.delivered(1)
+    begun: list[int] = []
+    first = changed_by(rounds, 1, begun)
+    first.join(20)
+    assert begun == [1] and rounds.outstanding
+    second = changed_by(rounds, 2, begun)
+    third = changed_by(rounds, 3, begun)
+    second.join(0.2)
+    assert begun == [1]
+    rounds.delivered(2)
+    assert eventually(lambda: len(begun) == 2 and rounds.outstanding)
+    assert second.is_alive() or third.is_alive()
+    rounds.delivered(3)
+    second.join(20), third.join(20)
+    assert sorted(begun) == [1, 2, 3]
+    rounds.stop()
+
+
+@pytest.mark.timeout(60)
+def test_a_change_after_a_failure_waits_for_no_round(tmp_path: Path) -> None:
+    """It is made by the thread that delivers rounds; another change that came first has left out what failed."""
+    for number in range(3):
+        write(tmp_path / "data", number)
+    rounds = opened(tmp_path)
+    rounds.delivered(1, failed={"q": QueryFailure("P0601", "it fails")})
+    begun: list[int] = []
+    changed_by(rounds, 1, begun).join(20)
+    assert begun == [1] and rounds.outstanding
+    rounds.change(lambda: pytest.fail("nothing is left to be done"), after_failure=True)
+    rounds.delivered(2, failed={"q": QueryFailure("P0601", "it fails")})
+    rounds.change(lambda: begun.append(2), after_failure=True)
+    assert begun == [1, 2]
     rounds.stop()
 
 

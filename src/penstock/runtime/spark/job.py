@@ -243,7 +243,7 @@ class SparkRun:
         """Change to a plan without the queries `failed`; a run that has ended needs none."""
         try:
             if not ended:
-                self.change(lambda: self._leave_out(self._folder, self, failed.keys()))
+                self.change(lambda: self._leave_out(self._folder, self, failed.keys()), after_failure=True)
         except PenstockError as error:
             # A run that is being stopped does not change; the delivery mark has its next start leave them out.
             if error.code != "P0701" or not self._closed:
@@ -310,11 +310,12 @@ class SparkRun:
         """Return whether a round is running."""
         return self._rounds is not None and self._rounds.outstanding
 
-    def change(self, begin: Callable[[], JobChange | None]) -> None:
+    def change(self, begin: Callable[[], JobChange | None], after_failure: bool = False) -> None:
         """Change the queries of the run between two of its rounds.
 
         Args:
             begin: carries out the change up to this object's part, and returns it; None where nothing changes.
+            after_failure: see `RoundLog.change`.
 
         Raises:
             PenstockError: P0701 where the run has ended or cannot change.
@@ -333,7 +334,7 @@ class SparkRun:
             return self._adopt(job_change, job_change.offset)
 
         try:
-            self._rounds.change(adopt_change)
+            self._rounds.change(adopt_change, after_failure)
         except PenstockError as error:
             if error.code != "P0701" or (failure := self.error) is None:
                 raise

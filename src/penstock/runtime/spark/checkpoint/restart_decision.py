@@ -112,7 +112,12 @@ def decide(request: StartRequest, folder: Folder) -> Decision:
     if before is None:
         _check_delivery_mark(folder, latest)
         return _first_start(request)
-    return _in_log_of(before, request, folder, _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1]))
+    if request.live and latest is not None:
+        # Its commands have been carried out, so it goes on as a whole even if none of its batches has been delivered.
+        before = latest
+    number, is_unfinished = 1 + epoch_numbers(folder)[-1], not is_committed(folder, before)
+    decision = _changed_start(request, folder, before, number, is_unfinished=is_unfinished)
+    return _in_log_of(before, request, folder, decision)
 
 
 def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
@@ -213,8 +218,17 @@ def _in_log_of(before: Epoch, request: StartRequest, folder: Folder, decision: D
 
 
 def _changed_start(
-    request: StartRequest, folder: Folder, before: Epoch, number: int, ahead: ReadAhead | None = None
-) -> Decision:
+    request: StartRequest, folder: Folder, before: Epoch, number: int, ahead: ReadAhead | None = None,
+    is_unfinished: bool = False,
+) -> Decision:  # fmt: skip
+    """Return the decision about a start or a change behind `before`.
+
+    Args:
+        number: of the new epoch.
+        ahead: with what its new queries have read their past.
+        is_unfinished: no batch of `before` has been delivered, so what its queries have read of their past has joined
+            no state yet; they read it again, up to the same offset.
+    """
     _check_can_change(request, folder, before)
     _check_settings(request, before)
     failed = pending_failures(folder, before)
@@ -251,6 +265,7 @@ def _changed_start(
     plan = with_standing(outline, request.standing)
     backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
     past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
+    carried = {name: start for name, start in before.started.items() if name in kept_queries} if is_unfinished else {}
     offset = offset_at_start(folder, before, epoch, plan)
     delivered = delivered_part(folder, offset)
     known, starting = KnownPast(folder, epoch.births, delivered), [q for q in beginning if q.name in past]
@@ -260,11 +275,10 @@ def _changed_start(
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     kept_sinks, resumed = _kept_results(request, before, kept_queries, new_queries, failed)
     how = continuations(request, folder, before, kept_queries, resumed, past, delivered, failed)
-    starts = {name: how.starts.get(name, request.starts.get(name, Start())) for name in backfill}
+    starts = carried | {name: how.starts.get(name, request.starts.get(name, Start())) for name in backfill}
     modes = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
-    epoch = replace(
-        epoch, offset=offset, backfill=backfill, starts=modes, answered=dict(how.answered), past=past_number
-    )
+    answered = {name: rounds for name, rounds in before.answered.items() if name in carried} | dict(how.answered)
+    epoch = replace(epoch, offset=offset, backfill=[*starts], starts=modes, answered=answered, past=past_number)
     progress = progress_at_start(folder, epoch, plan)
     epoch = replace(epoch, beginnings=beginnings_of(epoch, before, new, progress, plan, by_birth))
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how, delivered)

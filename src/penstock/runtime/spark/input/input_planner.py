@@ -177,18 +177,21 @@ class InputPlanner:
         waiting = {name: state.splits[offset.splits_done(name) :] for name, state in self._sources.items()}
         return {name: (len(splits), sum(s.bytes for s in splits)) for name, splits in waiting.items()}
 
-    def next(self, start: Offset, seconds: float | None = None, answers: int | None = None) -> Offset:
+    def next(
+        self, start: Offset, seconds: float | None = None, answers: int | None = None, at_once: bool = False
+    ) -> Offset:  # fmt: skip
         """Return the offset after the next round; `start` itself when there is nothing to do.
 
         Args:
             seconds: duration of the round of `start`, None if unknown.
             answers: bytes that it emitted, None if unknown.
+            at_once: do not wait for input that is expected beside what has been discovered.
         """
         self._forget(start)
         seen = self._folder.seen_in(round_name(start.round))
         limit = self._next_limit(start, seconds, answers)
         self.discover(start)
-        if self._gathers(start, seconds):
+        if not at_once and self._gathers(start, seconds):
             return start
         stretches = self._log_stretches(start, seen, limit)
         high = highs_after(start, seen)

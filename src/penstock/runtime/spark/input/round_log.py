@@ -95,10 +95,13 @@ class RoundLog:
         self._lock = threading.Lock()
         #: Signals that a round is delivered, or that no more are planned.
         self._state_changed = threading.Condition(self._lock)
-        #: Changes that wait for the end of the outstanding round; none is planned before they are made.
+        #: Changes that wait for the end of the outstanding round; none is planned before they are made, but for the
+        #: first of an epoch.
         self._pending_changes = 0
         #: Whether a change of the plan has to come before the next round.
         self._change_required = False
+        #: Whether a round with the plan of the present epoch has been delivered.
+        self._has_run = False
         self._stopped = threading.Event()
         #: The error of a look while a round was outstanding; raised when the next one is planned.
         self._look_failure: Exception | None = None
@@ -109,8 +112,10 @@ class RoundLog:
             storage().make_folder(self.place)
         except OSError as error:
             raise unwritable(self.place, error) from error
-        self._offset = read_offset(folder, log, epoch) or carried or self._planner.start()
+        reached = read_offset(folder, log, epoch)
+        self._offset = reached or carried or self._planner.start()
         self._delivered_round = folder.delivered().round
+        self._has_run = reached is not None and reached.round <= self._delivered_round
         #: When that was delivered, in seconds since 1970; None where another process did it.
         self.delivered_at: float | None = None
         #: Whether all sources had ended with the round delivered last.
@@ -155,6 +160,7 @@ class RoundLog:
                 batch = number - 1 if batch is None else batch
                 self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None, failed or None))
                 self._delivered_round, self._all_ended, self._change_required = number, ended, bool(failed)
+                self._has_run = True
                 self.delivered_at = time.time()
                 self._round_seconds, self._answer_bytes = seconds, answers
                 self._retention.delivered(number, self._offset, highs_after(self._offset, seen))
@@ -162,33 +168,39 @@ class RoundLog:
         self._advance()
         storage().remove_tree(self._folder_of(number - _KEPT))
 
-    def change(self, begin: Callable[[], RoundChange | None]) -> None:
-        """Change what is read between two rounds, once none is outstanding.
+    def change(self, begin: Callable[[], RoundChange | None], after_failure: bool = False) -> None:
+        """Change what is read between two rounds, once none is outstanding and the present epoch has had a round: what
+        its queries have read of their past joins the state in its first round, so a change before that would lose it.
 
         Args:
             begin: carries the change out and returns how the next round continues, None for as before. What it raises
                 is raised, and changes nothing here.
+            after_failure: the change leaves out the queries that failed in the round delivered last; nothing is done
+                where another change came first, which has left them out. Called by the thread that delivers rounds,
+                which must not wait for one.
 
         Raises:
             PenstockError: P0701 where no more rounds come.
         """
         try:
-            self._change(begin)
+            self._change(begin, after_failure)
         finally:
             if not self._stopped.is_set():
                 self._advance()
 
-    def _change(self, begin: Callable[[], RoundChange | None]) -> None:
+    def _change(self, begin: Callable[[], RoundChange | None], after_failure: bool) -> None:
         with self._state_changed:
             self._pending_changes += 1
             try:
-                while self._offset.round > self._delivered_round and not self._is_over:
+                if after_failure and not self._change_required:
+                    return
+                while (self.outstanding or not self._has_run) and not self._is_over:
                     self._state_changed.wait(_LOOK_EVERY)
                 if self._is_over:
                     raise PenstockError("P0701", "the run has ended, so it cannot be changed", hint="start it again")
                 change = begin()
                 if change is not None:
-                    self._change_required, self._look_failure = False, None
+                    self._change_required, self._has_run, self._look_failure = False, False, None
                     self._planner = InputPlanner(self._folder, change.intake, before=self._planner)
                     self._epoch, self._offset, self._rate_control = change.epoch, change.offset, change.intake.pace
                     self._earliest_start = self._clock()
@@ -286,7 +298,9 @@ class RoundLog:
 
     def _advance(self) -> None:
         with self._lock:
-            if self._change_required or self._pending_changes or self._clock() < self._earliest_start:
+            if self._change_required or (self._pending_changes and self._has_run):
+                return
+            if self._clock() < self._earliest_start:
                 return
             if self._offset.round > self._delivered_round:
                 self._look_ahead()
@@ -294,7 +308,8 @@ class RoundLog:
             if self._look_failure is not None:
                 raise self._look_failure
             before = self._offset.planned()
-            after = self._planner.next(before, self._round_seconds, self._answer_bytes)
+            # Changes wait for the first round of an epoch, which therefore waits for nothing.
+            after = self._planner.next(before, self._round_seconds, self._answer_bytes, at_once=not self._has_run)
             if after == before:
                 return
             self._round_seconds = None
