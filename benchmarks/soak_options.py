@@ -23,8 +23,10 @@ class SoakOptions:
     keep: bool
 
     @staticmethod
-    def given(description: str | None, minutes: float, rate: int, rows: str, kills_every: float) -> SoakOptions:
-        """Return the options of the command line; the arguments are their defaults.
+    def parser(
+        description: str | None, minutes: float, rate: int, rows: str, kills_every: float
+    ) -> argparse.ArgumentParser:
+        """Return the parser of the command line; the arguments are the defaults of its options.
 
         Args:
             rows: what comes at the rate, such as `rows`.
@@ -37,7 +39,11 @@ class SoakOptions:
             "--kills-every", type=float, default=kills_every, help=f"seconds between two kills, about; {kills_every:g}"
         )
         parser.add_argument("--keep", action="store_true", help="leave the folder of the soak, and say where it is")
-        given = parser.parse_args()
+        return parser
+
+    @staticmethod
+    def of(given: argparse.Namespace) -> SoakOptions:
+        """Return the options of a parsed command line."""
         seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
         return SoakOptions(given.minutes, given.rate, seed, given.kills_every, given.keep)
 

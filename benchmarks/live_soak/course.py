@@ -20,7 +20,7 @@ from penstock.client.answers import RemoteStatement
 from penstock.errors import PenstockError
 
 #: Queries that stand at most, and seconds between two commands at most.
-_MOST, _PAUSE = 12, 1.5
+_MOST, PAUSE = 12, 1.5
 #: Seconds in which everything that was posted must have been answered at the end.
 _DRAIN = 240.0
 _SAMPLE_SECONDS = 2.0
@@ -36,8 +36,8 @@ _REFUSED = frozenset({"P0703"})
 @dataclass(frozen=True)
 class Settings:
     """seconds: of the commands, which last longer until there were `kills` kills of each kind; rate: rows per second;
-    kills_every: seconds between two kills, about; most: queries that stand at most; pause: seconds between two
-    commands at most."""
+    kills_every: seconds between two kills, about, 0 for none; most: queries that stand at most; pause: seconds between
+    two commands at most; in_process: the server runs without Spark."""
 
     seconds: float
     rate: int
@@ -45,7 +45,8 @@ class Settings:
     kills_every: float
     most: int = _MOST
     kills: int = 0
-    pause: float = _PAUSE
+    pause: float = PAUSE
+    in_process: bool = False
 
 
 @dataclass
@@ -72,7 +73,8 @@ class Course:
     def __init__(self, settings: Settings, folder: Path) -> None:
         self._settings = settings
         self._draw = random.Random(settings.seed)
-        self._served = Served(folder, ("trigger=200 ms", "spark.driver.memory=768m", "shards=2"))
+        options = ("trigger=200 ms", "spark.driver.memory=768m", "shards=2")
+        self._served = Served(folder, () if settings.in_process else options, in_process=settings.in_process)
         self._killer = Killer(self._served, settings.seed + 1, settings.kills_every, settings.seconds, settings.kills)
         self._lives: dict[str, Life] = {}
         self._subscribers: dict[int, Subscriber] = {}
@@ -98,7 +100,8 @@ class Course:
             self._client.execute(DECLARED)
             feed = self._feed = Feed(self._served.url, self._served.token, self._settings.seed, self._settings.rate)
             feed.start()
-            self._killer.start()
+            if self._settings.kills_every:
+                self._killer.start()
             commanded = time.monotonic()
             while time.monotonic() - commanded < self._settings.seconds or self._kills_are_due():
                 self._act(self._draw.choice(ACTIONS))

@@ -38,17 +38,20 @@ class Served:
     Args:
         settings: as written, `key=value`.
         program: what Python runs, before `serve` and its options.
+        in_process: without Spark.
 
     Attributes:
         starts: how often it has been started.
     """
 
     def __init__(
-        self, folder: Path, settings: tuple[str, ...] = (), program: tuple[str, ...] = ("-m", "penstock")
-    ) -> None:
+        self, folder: Path, settings: tuple[str, ...] = (), program: tuple[str, ...] = ("-m", "penstock"),
+        in_process: bool = False,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._program = program
         self._settings = settings
+        self._in_process = in_process
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -73,6 +76,7 @@ class Served:
         command = [sys.executable, *self._program, "serve", "--checkpoint", str(self.checkpoint)]
         command += ["--http", f"127.0.0.1:{self._port}", "--token-file", str(self._folder / "tokens.json")]
         command += [part for one in self._settings for part in ("--set", one)]
+        command += ["--in-process"] * self._in_process
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self._folder,

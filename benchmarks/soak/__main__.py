@@ -22,7 +22,8 @@ from benchmarks.soak_options import SoakOptions, end_with_what_was_started
 
 
 def main() -> None:
-    given = SoakOptions.given(__doc__, minutes=30, rate=500, rows="records", kills_every=75)
+    parser = SoakOptions.parser(__doc__, minutes=30, rate=500, rows="records", kills_every=75)
+    given = SoakOptions.of(parser.parse_args())
     seconds, seed = 60 * given.minutes, given.seed
     settings = Settings(seconds, given.rate, seed, schedule(seconds, given.kills_every, seed))
     planned = Counter(kill.kind for kill in settings.kills)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -338,7 +339,7 @@ def follow(folder: Path, kinds: Sequence[Kind], gaps: Sequence[int], death: str,
         gaps: rounds with rows behind each of them.
         death: see DEATHS; behind each command, and in each but the first one.
     """
-    folder.mkdir()
+    folder.mkdir(parents=True)
     course = Course(folder, random.Random(seed))
     try:
         numbered = [(kind, str(number)) for number, kind in enumerate(kinds)]
@@ -371,8 +372,32 @@ def follow(folder: Path, kinds: Sequence[Kind], gaps: Sequence[int], death: str,
         course.server.close()
 
 
+def follow_at_once(folder: Path, kinds: Sequence[Kind], death: str, seed: int) -> int:
+    """Execute commands from clients that do not wait for each other; return how many rows were compared."""
+    folder.mkdir(parents=True)
+    course = Course(folder, random.Random(seed))
+    try:
+        numbered = [(kind, str(number)) for number, kind in enumerate(kinds)]
+        for kind, i in numbered:
+            kind.before(course, i)
+        course.feed()
+        statements = [kind.statement(course, i) for kind, i in numbered]
+        course.steps += ["at once:", *statements]
+        with ThreadPoolExecutor(len(statements)) as clients:
+            list(clients.map(course.server.post, statements))
+        for kind, i in numbered:
+            kind.effect(course, i)
+        if death:
+            course.die()
+        for _ in range(5):
+            course.feed()
+        return course.check()
+    finally:
+        course.server.close()
+
+
 #: Cases of `make test`, and of the slow form.
-PAIRS, TRIPLES, MANY_TRIPLES = 40, 10, 2000
+PAIRS, TRIPLES, AT_ONCE, MANY_TRIPLES, MANY_AT_ONCE = 40, 10, 10, 2000, 1000
 
 
 def all_pairs() -> list[tuple[tuple[Kind, Kind], int, str]]:
@@ -396,6 +421,16 @@ def test_triples_of_commands(
     assert compared > 200
 
 
+def test_commands_of_four_clients_at_once(
+    tmp_path: Path, without_spark: None, case_count: int | None, case_seed: int | None
+) -> None:
+    draw, compared = random.Random(case_seed or 39), 0
+    for number in range(case_count or AT_ONCE):
+        kinds, death = draw.choices(KINDS, k=4), draw.choice(("", "answered"))
+        compared += follow_at_once(tmp_path / str(number), kinds, death, draw.randrange(10**6))
+    assert compared > 200
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(14400)
 def test_every_pair_of_commands(tmp_path: Path, without_spark: None, case_seed: int | None) -> None:
@@ -407,4 +442,5 @@ def test_every_pair_of_commands(tmp_path: Path, without_spark: None, case_seed: 
 @pytest.mark.slow
 @pytest.mark.timeout(14400)
 def test_many_triples_of_commands(tmp_path: Path, without_spark: None, case_seed: int | None) -> None:
-    test_triples_of_commands(tmp_path, without_spark, MANY_TRIPLES, case_seed)
+    test_triples_of_commands(tmp_path / "triples", without_spark, MANY_TRIPLES, case_seed)
+    test_commands_of_four_clients_at_once(tmp_path / "at once", without_spark, MANY_AT_ONCE, case_seed)

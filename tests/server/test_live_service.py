@@ -95,6 +95,27 @@ def test_a_query_is_registered_answered_changed_and_dropped(live: Running) -> No
         assert [command.who for command in client.commands()][-3:] == ["control"] * 3
 
 
+def test_without_spark_progress_says_up_to_where_answers_are_complete(live: Running) -> None:
+    """Also of a query that is paused meanwhile, and once for those who come later."""
+    client = connect(live.url, live.texts[AccessRole.ADMIN])
+    seen = "SELECT ISTREAM(room) FROM readings [NOW]"
+    hour = "SELECT COUNT(*) AS n FROM readings [RANGE 1 HOUR]"
+    with client:
+        client.execute(f"CREATE QUERY seen AS {seen}; CREATE QUERY counts AS {hour};")
+        client.insert("readings", ROWS)
+        for name, rows in {"seen": ["hall", "attic", None], "counts": [1, 1, 2, 2, 1, None]}.items():
+            assert len(answers(live, name, len(rows) - 1)) == len(rows) - 1
+        client.execute("ALTER QUERY counts PAUSE;")
+        for name, rows in {"seen": ["hall", "attic", None], "counts": [1, 1, 2, 2, 1, None]}.items():
+            subscription = client.subscribe(name, beginning=True, progress=True, until_now=True)
+            with subscription as batches:
+                found = [row for batch in batches for row in batch.to_pylist()]
+            assert [list(row.values())[2] for row in found] == rows, name
+            assert [row["op"] for row in found][-1] == "p" and str(found[-1]["ts"]).startswith(
+                "2024-03-01 10:09:59.999999"
+            )
+
+
 def test_a_reply_names_the_instant_at_which_its_query_begins(live: Running) -> None:
     with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
         (first,) = client.execute(WARM)

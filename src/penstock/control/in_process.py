@@ -49,8 +49,8 @@ from penstock.storage.seals import damaged, other_format
 
 _STATE = "engine.pickle"
 #: The format of the state: raised where this version would misread what earlier ones wrote. Formats: 0, of those that
-#: wrote none, 1 has sums of doubles in four doubles.
-_FORMAT = 1
+#: wrote none, 1 has sums of doubles in four doubles, 2 up to where answers are complete.
+_FORMAT = 2
 #: What the file ends with.
 _SEAL = b"\nseal %08x\n"
 #: Sinks whose answers are collected here.
@@ -66,6 +66,7 @@ class _State:
         standing: by place, its track and what it does.
         read: by number of a source, the paths that have been read.
         answers: by place.
+        complete: by place, the instant up to which these are complete.
         waiting: numbers of commands before `command` that are not contained.
         format: of all of it, when it was written.
     """
@@ -77,6 +78,7 @@ class _State:
     standing: dict[int, tuple[int, Activity]] = field(default_factory=dict)
     read: dict[int, frozenset[str]] = field(default_factory=dict)
     answers: dict[int, list[pa.Table]] = field(default_factory=dict)
+    complete: dict[int, int] = field(default_factory=dict)
     waiting: frozenset[int] = frozenset()
     format: int = 0
 
@@ -227,6 +229,17 @@ class InProcessEngine:
         with self._lock:
             return list(self._state.answers.get(place, ()))
 
+    def answered(self, place: int) -> tuple[int, int | None]:
+        """Return how many answers have been emitted at a place, and the instant up to which these are complete, None
+        before the first."""
+        with self._lock:
+            return len(self._state.answers.get(place, ())), self._state.complete.get(place)
+
+    def answer(self, place: int, number: int) -> pa.Table:
+        """Return the answer `number` that has been emitted at a place, counted from 0."""
+        with self._lock:
+            return self._state.answers[place][number]
+
     def _read(self, number: int, source: Source) -> frozenset[str]:
         """Read new rows of a source; return the paths that have been read."""
         known = self._state.read.get(number, frozenset())
@@ -263,6 +276,7 @@ class InProcessEngine:
             self._live.drop(str(place))
             del state.standing[place]
             state.answers.pop(place, None)
+            state.complete.pop(place, None)
         changed = self._change_sources(version) or bool(gone)
         for place, query in queries.items():
             changed |= self._move(place, query, version)
@@ -345,6 +359,11 @@ class InProcessEngine:
         return True
 
     def _save(self) -> None:
+        """Note up to where answers are complete, and write everything where it is kept."""
+        for place, (_, activity) in self._state.standing.items():
+            tick = self._live.heartbeat(str(place)) if activity is Activity.RUNNING else None
+            if tick is not None and self._live.first_ahead(str(place)) is None:
+                self._state.complete[place] = max(tick, self._state.complete.get(place, tick))
         if self._folder is None:
             return
         data = pickle.dumps(replace(self._state, live=self._live.snapshot(), format=_FORMAT))

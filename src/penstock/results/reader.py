@@ -313,7 +313,7 @@ class Subscription:
         return rows.filter(pc.less_equal(rows.column(0).cast(pa.int64()), self._up_to))
 
     def _progress_row(self, tick: int) -> pa.Table:
-        return _row(self._reader.schema, tick, "p")
+        return result_row(self._reader.schema, tick, "p")
 
     def _of_snapshot(
         self, state: ContentState, progress: bool, up_to: int | None, rows: int | None
@@ -355,7 +355,7 @@ def _delivered_rows(rows: int, size: int) -> int:
     return max(1, DELIVERY_BYTES * rows // max(1, size))
 
 
-def _row(schema: pa.Schema, tick: int, op: str) -> pa.Table:
+def result_row(schema: pa.Schema, tick: int, op: str) -> pa.Table:
     """Return one row of `op` at a tick, the other columns NULL."""
     first = pa.array([tick], pa.int64()).cast(schema.field(0).type)
     others = [pa.nulls(1, field.type) for field in list(schema)[2:]]

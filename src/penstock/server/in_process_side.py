@@ -22,6 +22,7 @@ from penstock.language.commands import SelectOnce
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.results.cancellation import Cancellation
 from penstock.results.live_state import LiveState
+from penstock.results.reader import result_row
 from penstock.results.select import LiveReader
 from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.local.explain import explain
@@ -99,8 +100,8 @@ class InProcessSide:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def results(self, place: int, query: Query, request: ResultRequest) -> InProcessResults:
-        if request.snapshot or request.progress or request.after is not None or request.up_to is not None:
-            what = "snapshots" if request.snapshot else "progress" if request.progress else "instants of answers"
+        if request.snapshot or request.after is not None or request.up_to is not None:
+            what = "snapshots" if request.snapshot else "instants of answers"
             raise PenstockError("P0711", f"a server without Spark keeps no {what}", hint="read from the beginning")
         return InProcessResults(self._engine, self._changed, place, query, request)
 
@@ -193,9 +194,13 @@ class InProcessResults:
         self._closed = False
         self._stream = query.root.is_stream
         self._schema = result_schema(query)
-        known = len(engine.answers(place))
-        self._until = known if request.until_now else None
+        known, tick = engine.answered(place)
+        self._progress = request.progress
+        #: How many answers are read, and up to which instant progress, where it ends with what there is now.
+        self._until = (known, tick) if request.until_now else None
         self._read = 0 if request.beginning else known
+        #: The instant up to which the answer has been said to be complete.
+        self._reached: int | None = None
         if request.cursor is not None:
             self._read = self._number(request.cursor, known)
 
@@ -215,25 +220,42 @@ class InProcessResults:
 
     def next(self, seconds: float) -> ResultPart | None:
         with self._changed:
-            if self._until is not None and self._read >= self._until:
+            part = None if self._closed else self._part()
+            if part is None and self._until is not None and not self._closed:
                 raise EndOfResults
-            self._changed.wait_for(lambda: self._closed or self._fresh() is not None, seconds)
-            table = None if self._closed else self._fresh()
-        if table is None:
-            return None
-        self._read += 1
-        rows = table.combine_chunks()
-        if self._stream:
-            rows = rows.add_column(1, "op", pa.repeat(pa.scalar("+", pa.string()), rows.num_rows))
-        batch = pa.table(rows.columns, schema=self._schema).combine_chunks().to_batches()[0]
-        return ResultPart(batch, self.cursor)
+            if part is None:
+                self._changed.wait_for(lambda: self._closed or self._is_due(), seconds)
+                part = None if self._closed else self._part()
+            return part
 
     def on_change(self, listener: Callable[[], None]) -> None:
         return None
 
-    def _fresh(self) -> pa.Table | None:
-        answers = self._engine.answers(self._place)
-        return answers[self._read] if self._read < len(answers) else None
+    def _answered(self) -> tuple[int, int | None]:
+        return self._until or self._engine.answered(self._place)
+
+    def _is_due(self) -> bool:
+        count, tick = self._answered()
+        return self._read < count or self._is_progress(tick)
+
+    def _is_progress(self, tick: int | None) -> bool:
+        return self._progress and tick is not None and (self._reached is None or tick > self._reached)
+
+    def _part(self) -> ResultPart | None:
+        """Return the next answer, else a row of progress; None where neither is due."""
+        count, tick = self._answered()
+        if self._read < count:
+            table = self._engine.answer(self._place, self._read)
+            self._read += 1
+            if self._stream:
+                table = table.add_column(1, "op", pa.repeat(pa.scalar("+", pa.string()), table.num_rows))
+            rows = pa.table(table.columns, schema=self._schema)
+        elif tick is not None and self._is_progress(tick):
+            self._reached = tick
+            rows = result_row(self._schema, tick, "p")
+        else:
+            return None
+        return ResultPart(rows.combine_chunks().to_batches()[0], self.cursor)
 
     def close(self) -> None:
         with self._changed:

@@ -72,7 +72,7 @@ export class Results {
 
   told(error, isFirst) {
     if (error.code === "P0711" && isFirst) {
-      // A server without Spark keeps neither content nor progress beside the rows: all rows say what the content is.
+      // A server without Spark keeps no content beside the rows: all rows say what the content is.
       this.isWhole = true;
       this.open("");
     } else fill(this.trouble, errorBox(error));
