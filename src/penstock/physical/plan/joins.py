@@ -333,7 +333,7 @@ class PartnerCountsSpec(Spec):
 @dataclass(frozen=True)
 class StaticPartnerCountsSpec(PassingSpec):
     """The partners of a tuple in a static relation of which every task holds a copy; no tuple is stored. table_types:
-    of the static relation, whose columns PADDED appends."""
+    of the static relation, whose columns PADDED appends; alone: what the condition says of the tuple alone."""
 
     keeps_times: ClassVar[bool] = True
 
@@ -346,6 +346,7 @@ class StaticPartnerCountsSpec(PassingSpec):
     single: str = ""
     domain: TimeDomain = CALENDAR
     ranges: Ranges | None = None
+    alone: Expression | None = field(default=None, metadata={"added": True})
 
     @property
     def memory(self) -> Memory:
