@@ -8,7 +8,7 @@ computed by `PartnerCounts` from the tuples and the pairs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -27,16 +27,23 @@ from penstock.algebra import (
 from penstock.algebra.optimizer.rules.split_join_condition import split_join_condition
 from penstock.algebra.optimizer.rules.support import is_volatile, split
 from penstock.expressions.nodes import Column, Expression, Literal, columns_of, conjunction, conjuncts
-from penstock.physical.plan.joins import JoinSpec, Keep, PartnerCountsSpec, StaticPartnerCountsSpec
+from penstock.physical.plan.joins import JoinSpec, Keep, PartnerCountsSpec, PartneredSpec, StaticPartnerCountsSpec
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
+from penstock.physical.planning.lowering.joins import stores_both_sides
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
 from penstock.physical.planning.lowering.rowwise import unite
 from penstock.physical.planning.ranges import find_ranges
 from penstock.types import CALENDAR, Field
 
 _KEEP = {SemiKind.SEMI: Keep.MATCHED, SemiKind.ANTI: Keep.LONE, SemiKind.MARK: Keep.MARKED}
+
+
+@dataclass(frozen=True, eq=False)
+class Partnered(Project):
+    """The left tuples of a join, at least once wherever they have a partner: as good as all of them where they are only
+    compared with none."""
 
 
 @lower.register
@@ -91,7 +98,25 @@ def _pairs(node: SemiJoin) -> tuple[Project, bool]:
             columns, fields = (Literal(pa.bool_(), True),), (Field("any", pa.bool_()),)
         right = Distinct(Project(pairs.right, columns, fields))
         pairs = replace(pairs, right=right, equal=tuple((i, n) for n, (i, _) in enumerate(pairs.equal)))
-    return Project(pairs, _columns(node.left), node.left.schema.fields), once
+    # Partners that differ in the key alone are at most one at a time.
+    made = Project if once else Partnered
+    return made(pairs, _columns(node.left), node.left.schema.fields), once
+
+
+@lower.register
+def _partnered(node: Partnered, builder: Builder) -> Lowered:
+    """Lower `node`; as a join with a projection above where that shares its state or is spread over shards."""
+    join = node.input
+    assert isinstance(join, Join), "tuples have partners in a join"
+    if not stores_both_sides(join, builder):
+        return builder.lower(Project(join, node.expressions, node.fields))
+    width, types = len(join.left.schema), (join.left.schema.types, join.right.schema.types)
+    left_key, right_key = tuple(i for i, _ in join.equal), tuple(j for _, j in join.equal)
+    stage, edges, parts = meet(builder.lower(join.left), builder.lower(join.right), left_key, right_key)
+    strict = (join.left.pattern is Pattern.STRICT, join.right.pattern is Pattern.STRICT)
+    ranges = find_ranges(join.residual, width)
+    spec = PartneredSpec(left_key, right_key, *types, join.residual, strict, ranges=ranges)
+    return Lowered(builder.add(spec, edges, stage, node), stage, frozenset({parts[0]}))
 
 
 def _match(builder: Builder, node: Algebra, left: Algebra, pairs: Algebra, keep: Keep, single: str) -> Lowered:
