@@ -70,15 +70,13 @@ def _join(node: Join, builder: Builder) -> Lowered:
 
 
 def stores_both_sides(node: Join, builder: Builder) -> bool:
-    """Return whether a join of two relations that change, or of two that do not, is one step that stores both as it is
-    planned by default: neither is looked up or read in a store, and no cells spread them."""
+    """Return whether a join of two relations that change, or of two that do not, stores both itself, in the way that is
+    planned by default: neither is looked up, sent everywhere or read in a store."""
     if not builder.inputs_static and (is_static(node.left) or is_static(node.right)):
         return False
     if probe_of(node, builder) is not None or (not node.equal and (one_row(node.left) or one_row(node.right))):
         return False
-    ranges = find_ranges(node.residual, len(node.left.schema))
-    in_one_step = ranges is None or not in_cells(node, ranges, builder)
-    return in_one_step and not _chosen_kinds(node, builder) and not any(_stored_sides(node, builder))
+    return not _chosen_kinds(node, builder) and not any(_stored_sides(node, builder))
 
 
 def _chosen_kinds(node: Join, builder: Builder) -> dict[str, KindChoice]:

@@ -33,6 +33,7 @@ from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
 from penstock.physical.planning.lowering.joins import stores_both_sides
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
+from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells
 from penstock.physical.planning.lowering.rowwise import unite
 from penstock.physical.planning.ranges import find_ranges
 from penstock.types import CALENDAR, Field
@@ -105,16 +106,18 @@ def _pairs(node: SemiJoin) -> tuple[Project, bool]:
 
 @lower.register
 def _partnered(node: Partnered, builder: Builder) -> Lowered:
-    """Lower `node`; as a join with a projection above where that shares its state or is spread over shards."""
+    """Lower `node`; as a join with a projection above where that shares its state, or has none."""
     join = node.input
     assert isinstance(join, Join), "tuples have partners in a join"
     if not stores_both_sides(join, builder):
         return builder.lower(Project(join, node.expressions, node.fields))
-    width, types = len(join.left.schema), (join.left.schema.types, join.right.schema.types)
+    ranges = find_ranges(join.residual, len(join.left.schema))
+    if ranges is not None and in_cells(join, ranges, builder):
+        return lower_in_cells(join, ranges, builder, partnered=node)
+    types = join.left.schema.types, join.right.schema.types
     left_key, right_key = tuple(i for i, _ in join.equal), tuple(j for _, j in join.equal)
     stage, edges, parts = meet(builder.lower(join.left), builder.lower(join.right), left_key, right_key)
     strict = (join.left.pattern is Pattern.STRICT, join.right.pattern is Pattern.STRICT)
-    ranges = find_ranges(join.residual, width)
     spec = PartneredSpec(left_key, right_key, *types, join.residual, strict, ranges=ranges)
     return Lowered(builder.add(spec, edges, stage, node), stage, frozenset({parts[0]}))
 
