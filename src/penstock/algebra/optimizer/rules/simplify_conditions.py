@@ -51,15 +51,24 @@ def _simplified(condition: Expression) -> Expression | None:
 
 def _factored(part: Expression) -> tuple[Expression, ...]:
     """Return conjuncts that are together what `part` is, those of all its alternatives first."""
-    alternatives = [conjuncts(one) for one in _alternatives(part)]
-    common = [
-        p for p in dict.fromkeys(alternatives[0]) if not is_volatile(p) and all(p in one for one in alternatives[1:])
-    ]
+    if is_volatile(part):
+        return (part,)
+    alternatives = [{_ordered(p): p for p in conjuncts(one)} for one in _alternatives(part)]
+    common = [p for p in alternatives[0] if all(p in one for one in alternatives[1:])]
     if len(alternatives) == 1 or not common:
         return (part,)
-    rest = [conjunction(tuple(p for p in one if p not in common)) for one in alternatives]
+    rest = [conjunction(tuple(p for known, p in one.items() if known not in common)) for one in alternatives]
     differ = [one for one in rest if one is not None]
-    return (*common, _disjunction(differ)) if len(differ) == len(rest) else tuple(common)  # p OR p AND q is p
+    stated = tuple(alternatives[0][p] for p in common)
+    return (*stated, _disjunction(differ)) if len(differ) == len(rest) else stated  # p OR p AND q is p
+
+
+def _ordered(part: Expression) -> Expression:
+    """Return an equality with its sides in one order, anything else as it is."""
+    if not (isinstance(part, Call) and part.function in ("EQ", "EQ_NULL_SAFE")):
+        return part
+    first, second = sorted(part.arguments, key=lambda side: side.fingerprint)
+    return Call(part.type, part.function, (first, second))
 
 
 def _disjunction(parts: Sequence[Expression]) -> Expression:
