@@ -68,6 +68,17 @@ SHAPES = (
     "SELECT a FROM {S} AS S WHERE k NOT IN (SELECT b FROM {T} AS T)",
     "SELECT a FROM {S} AS S WHERE k NOT IN (SELECT b FROM {T} AS T WHERE T.k = S.a)",
     "SELECT a, k IN (SELECT b FROM {T} AS T) AS i FROM {S} AS S",
+    "SELECT S.k, a FROM {S} AS S WHERE (k, a) NOT IN (SELECT T.k, b FROM {T} AS T)",
+    "SELECT S.k, a, (k, a) IN (SELECT T.k, b FROM {T} AS T WHERE T.b > S.a OR T.b IS NULL) AS i FROM {S} AS S",
+    "SELECT S.k, a FROM {S} AS S WHERE (k, s) NOT IN (SELECT R.k, R.name FROM R)",
+    "SELECT S.k, a, (k, a, s) NOT IN (SELECT T.k, b, name FROM {T} AS T LEFT JOIN R ON T.k = R.k) AS i FROM {S} AS S",
+    "SELECT S.k, a, s FROM {S} AS S WHERE (k, a, k + a, s) NOT IN (SELECT T.k, b, T.k + b, CASE b WHEN 1 THEN 'a' END "
+    "FROM {T} AS T)",
+    "SELECT S.k, a FROM {S} AS S WHERE (k, 1, a) NOT IN (SELECT 2, T.k, b FROM {T} AS T)",
+    "SELECT S.a, T.b FROM {S} AS S JOIN {T} AS T ON S.k <=> T.k AND S.a <= T.b",
+    "SELECT S.a, T.b FROM {S} AS S FULL JOIN {T} AS T ON S.k <=> T.k AND S.a <=> T.b",
+    "SELECT S.a, R.name FROM {S} AS S LEFT JOIN R ON S.k IS NOT DISTINCT FROM R.k",
+    "SELECT a FROM {S} AS S WHERE NOT EXISTS (SELECT 1 FROM {T} AS T WHERE T.k <=> S.k AND T.b <> S.a)",
     "SELECT a, k NOT IN (SELECT b FROM {T} AS T WHERE T.k < S.a) AS i FROM {S} AS S",
     "SELECT a FROM {S} AS S WHERE EXISTS (SELECT * FROM {T} AS T WHERE T.k = S.k AND T.b > S.a) OR a = 1",
     "SELECT a FROM {S} AS S WHERE NOT EXISTS (SELECT 1 FROM {T} AS T WHERE T.k = S.k)",
@@ -106,6 +117,7 @@ SHAPES = (
 #: What DuckDB calls otherwise, or leaves open.
 DUCKDB = {
     "QUANTILE(": "QUANTILE_CONT(",
+    "<=>": "IS NOT DISTINCT FROM",
     "ARRAY_AGG(a)": "LIST(a ORDER BY a) FILTER (WHERE a IS NOT NULL)",
     "FIRST(s)": "LIST(s ORDER BY ts, s NULLS FIRST)[1]",
     "LAST(s)": "LIST(s ORDER BY ts, s NULLS FIRST)[-1]",

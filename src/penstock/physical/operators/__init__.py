@@ -27,6 +27,7 @@ from penstock.physical.operators.joins.join import Join, Lookup
 from penstock.physical.operators.joins.multi_join import MultiJoin
 from penstock.physical.operators.joins.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.joins.partner_counts import PartnerCounts, StaticPartnerCounts
+from penstock.physical.operators.joins.partnered import PartneredJoin
 from penstock.physical.operators.joins.store_join import StoreJoin
 from penstock.physical.operators.joins.window_store import WindowStore
 from penstock.physical.operators.preferences.queries import (
@@ -87,6 +88,7 @@ from penstock.physical.plan.joins import (
     MultiJoinSpec,
     NRRJoinSpec,
     PartnerCountsSpec,
+    PartneredSpec,
     StampSpec,
     StaticPartnerCountsSpec,
     StoreJoinSpec,
@@ -186,6 +188,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     BandPartitionerSpec: lambda spec, context: BandPartitioner(spec),
     JoinSpec: lambda spec, context: Join(spec),
     ChosenJoinSpec: lambda spec, context: Join(spec),
+    PartneredSpec: lambda spec, context: PartneredJoin(spec),
     WindowStoreSpec: lambda spec, context: WindowStore(spec),
     LeavingStoreSpec: lambda spec, context: WindowStore(spec),
     StoreJoinSpec: lambda spec, context: StoreJoin(spec),

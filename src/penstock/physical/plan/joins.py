@@ -120,6 +120,23 @@ class ChosenJoinSpec(JoinSpec):
 
 
 @dataclass(frozen=True)
+class PartneredSpec(JoinSpec):
+    """The left tuples of an equi-join's pairs, at least once at every instant at which they have a partner. What is
+    known of a tuple's pairs is put together while they are formed, so that few are held at once."""
+
+    @property
+    def title(self) -> str:
+        return "Partnered"
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return {}
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        return super().expressions_text(inputs, [name for side in inputs for name in side])
+
+
+@dataclass(frozen=True)
 class WindowStoreSpec(PassingSpec):
     """The rows of a stream for windows of any length over it, found by key [bulletin 2.2]. How long they are kept
     follows from the windows that are read here, so the length is no part of what the store is.
@@ -333,7 +350,7 @@ class PartnerCountsSpec(Spec):
 @dataclass(frozen=True)
 class StaticPartnerCountsSpec(PassingSpec):
     """The partners of a tuple in a static relation of which every task holds a copy; no tuple is stored. table_types:
-    of the static relation, whose columns PADDED appends."""
+    of the static relation, whose columns PADDED appends; alone: what the condition says of the tuple alone."""
 
     keeps_times: ClassVar[bool] = True
 
@@ -346,6 +363,7 @@ class StaticPartnerCountsSpec(PassingSpec):
     single: str = ""
     domain: TimeDomain = CALENDAR
     ranges: Ranges | None = None
+    alone: Expression | None = field(default=None, metadata={"added": True})
 
     @property
     def memory(self) -> Memory:

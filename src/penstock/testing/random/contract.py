@@ -63,5 +63,8 @@ class QueryMaker(Protocol):
     def aggregate(self, scope: tuple[RandomColumn, ...], rough: bool) -> tuple[str, str]:
         """Return the text and the type of an aggregate. `rough`: its result may depend on rounding."""
 
+    def equality(self, one: str, other: str) -> str:
+        """Return a condition that two columns are equal, sometimes NULL like NULL."""
+
     def comparable(self, left: tuple[RandomColumn, ...], right: tuple[RandomColumn, ...]) -> list[tuple[str, str]]:
         """Return the names of two columns, one of each side, that have one type with an order."""

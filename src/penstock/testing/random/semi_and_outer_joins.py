@@ -83,7 +83,7 @@ class Matching:
             pairs = [(a.name, b.name) for a in columns for b in scope if a.type == b.type]
             if pairs:
                 one, other = self.maker.choices.pick(pairs)
-                where.append(f"{one} = {other}")
+                where.append(self.maker.equality(one, other))
         return columns, text, where
 
     def exists(self, scope: tuple[RandomColumn, ...], depth: int) -> str:
@@ -101,6 +101,10 @@ class Matching:
         columns, text, where = self.inner(scope, 35)
         pairs = [(a.name, b.name) for a in scope for b in columns if a.type == b.type]
         operand, item = self.maker.choices.pick(pairs) if pairs else ("1", "NULL")
+        if pairs and self.maker.choices.chance(40):
+            more = [self.maker.choices.pick(pairs) for _ in range(self.maker.choices.pick((1, 2, 3)))]
+            operand = f"({', '.join((operand, *(one for one, _ in more)))})"
+            item = ", ".join((item, *(other for _, other in more)))
         if self.maker.choices.chance(25):
             where.append(self.maker.predicate(columns))
         tail = f" WHERE {' AND '.join(where)}" if where else ""

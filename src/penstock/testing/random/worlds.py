@@ -355,11 +355,18 @@ class _Maker(Relations):
         if not pairs or self.choices.chance(5):
             return None
         one, other = self.choices.pick(pairs)
-        condition = f"{one.name} = {other.name}"
+        condition = self.equality(one.name, other.name)
         if self.choices.chance(20):
             one, other = self.choices.pick(pairs)
-            condition += f" AND {one.name} {self.choices.pick(('<=', '<>', '='))} {other.name}"
+            condition += f" AND {one.name} {self.choices.pick(('<=', '<>', '=', '<=>'))} {other.name}"
         return condition
+
+    def equality(self, one: str, other: str) -> str:
+        """Return a condition that two columns are equal, sometimes NULL like NULL."""
+        if not self.choices.chance(25):
+            return f"{one} = {other}"
+        same = ("{0} <=> {1}", "{1} IS NOT DISTINCT FROM {0}", "({0} = {1} OR ({1} IS NULL AND {0} IS NULL))")
+        return self.choices.pick(same).format(one, other)
 
     def multi_join(self, depth: int) -> tuple[tuple[RandomColumn, ...], str, list[str]]:
         """Return (columns, FROM, WHERE) of three to five inputs joined on one attribute, in a chain or as a star,
@@ -374,7 +381,7 @@ class _Maker(Relations):
             condition = "1 = 1"
             if pairs:
                 one, other = pairs[0] if shape == "common" else self.choices.pick(pairs)
-                condition = f"{one.name} = {other.name}"
+                condition = self.equality(one.name, other.name)
             if band := self.band(tuple(c for columns, _ in found[:n] for c in columns), scope):
                 condition += f" AND {band}"
             if self.choices.chance(50):

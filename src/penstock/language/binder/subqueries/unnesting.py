@@ -11,12 +11,10 @@ the values and one compares whether they are NULL.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import singledispatchmethod
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -37,6 +35,7 @@ from penstock.algebra import (
     UnionAll,
 )
 from penstock.algebra.nodes.join import Pairs
+from penstock.algebra.null_safe import same
 from penstock.expressions.aggregates import value_of_nothing
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import (
@@ -58,7 +57,6 @@ from penstock.types import Field
 _STREAM = "below a window or ISTREAM there are streams, which cannot depend on the current row"
 _TRUE, _FALSE = Literal(pa.bool_(), True), Literal(pa.bool_(), False)
 _THERE = Field("there", pa.bool_())
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass
@@ -270,35 +268,6 @@ class Unnesting:
         """Return `node` without the second copy of the domain's columns, at `start`."""
         kept = [i for i in range(len(node.schema)) if not start <= i < start + self.width]
         return Project(node, columns(node, kept), tuple(node.schema[i] for i in kept))
-
-
-def same(first: Expression, second: Expression) -> list[Expression]:
-    """Return conditions under which two values are equal, NULL like NULL; some are equalities that rows can be joined
-    by.
-    """
-    zero = Literal(first.type, zero_of(first.type))
-    values = [build_call("COALESCE", [value, zero]) for value in (first, second)]
-    gaps = [build_call("IS_NULL", [value]) for value in (first, second)]
-    return [build_call("EQ", values), build_call("EQ", gaps)]
-
-
-def zero_of(type_: pa.DataType) -> Any:
-    """Return some value of the type; None where its values cannot be compared."""
-    if pa.types.is_string(type_):
-        return ""
-    if pa.types.is_binary(type_):
-        return b""
-    if pa.types.is_boolean(type_):
-        return False
-    if pa.types.is_decimal(type_):
-        return Decimal(0)
-    if pa.types.is_date(type_):
-        return _EPOCH.date()
-    if pa.types.is_timestamp(type_):
-        return _EPOCH
-    if pa.types.is_floating(type_):
-        return 0.0
-    return 0 if pa.types.is_integer(type_) else None
 
 
 def _conditions(left: Algebra, right: Algebra, equal: Pairs, residual: Expression | None) -> list[Expression]:

@@ -4,7 +4,8 @@ While an expression is bound, a subquery in it is a `SubqueryValue`, a placehold
 definition. When the relation below is known, `Applied` joins the subqueries to it: one that is a condition of its own
 keeps or drops tuples, any other adds a column. References to the enclosing row outside of its conditions are first
 removed by `unnesting.py`. SQL's NULL rules: `x IN S` is TRUE where a row equals x, else NULL where x or a row is NULL
-(and S is not empty), else FALSE; so it is decided by three plain EXISTS conditions.
+(and S is not empty), else FALSE; so it is decided by three plain EXISTS conditions. `(x, y) IN S` is in
+`row_membership.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import NoReturn
 
 import pyarrow as pa
@@ -19,13 +21,25 @@ from sqlglot import exp
 
 from penstock.algebra import Algebra, Distinct, OuterKind, Project, Select, SemiKind
 from penstock.algebra.nodes.base import common_domain
+from penstock.algebra.null_safe import may_be_null, same, zero_of
 from penstock.algebra.optimizer.rules.support import is_volatile
 from penstock.expressions.functions import build_call
-from penstock.expressions.nodes import Call, Column, Expression, Literal, OuterColumn, columns_of, conjunction, remap
+from penstock.expressions.nodes import (
+    Call,
+    Column,
+    Expression,
+    Literal,
+    OuterColumn,
+    columns_of,
+    conjunction,
+    conjuncts,
+    remap,
+)
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.joins import columns, join_two, outer_join, semi_join
 from penstock.language.binder.scope import Entry
 from penstock.language.binder.select.rows import Inner
+from penstock.language.binder.subqueries import row_membership
 from penstock.language.binder.subqueries.placeholders import (
     OPERAND,
     SubqueryValue,
@@ -36,7 +50,7 @@ from penstock.language.binder.subqueries.placeholders import (
     reads_outer,
     replace_attached,
 )
-from penstock.language.binder.subqueries.unnesting import Unnesting, same, zero_of
+from penstock.language.binder.subqueries.unnesting import Unnesting
 from penstock.language.printer import print_query
 from penstock.language.queries import EmbeddedQuery, QueryTree
 from penstock.language.text import TextSpan
@@ -45,6 +59,10 @@ from penstock.types import Field
 
 _TRUE, _FALSE = Literal(pa.bool_(), True), Literal(pa.bool_(), False)
 _UNKNOWN = Literal(pa.bool_(), None)
+
+
+#: Rows, and a condition over them and the enclosing row: is it TRUE for one of the rows?
+Question = tuple[Inner, Expression]
 
 
 @dataclass(frozen=True)
@@ -176,48 +194,53 @@ class Applied:
             self.values[value.number] = row
         return self.values[value.number][value.position]
 
-    def _questions(self, subquery: Subquery) -> tuple[list[Expression], list[Expression], list[Expression]] | None:
-        """Return the conditions, in addition to the correlation, under which a row makes the result TRUE, and the two
-        ways in which it makes it NULL where it is not TRUE.
+    def _questions(self, subquery: Subquery) -> tuple[list[Question], list[Question]] | None:
+        """Return the questions whether a row makes the result TRUE, and those whether one makes it NULL where it is not
+        TRUE: those of rows of values include the first.
 
         None where the result is computed from the one row of an aggregate.
         """
-        if subquery.inner.always or subquery.kind == "SCALAR":
+        inner = subquery.inner
+        if inner.always or subquery.kind == "SCALAR":
             return None
         if subquery.test is None:
-            return [_TRUE], [], []
+            return [(inner, _TRUE)], []
+        sure = [(inner, subquery.test)]
         if len(subquery.operands) > 1:  # a row that differs in one column does not match, even if it has NULLs
-            return [subquery.test], [_is_null(subquery.test)], []
+            return sure, row_membership.questions(inner, subquery.test, subquery.operands)
         operand = subquery.operands[0]
-        nothing = [_is_null(i) for i in subquery.inner.items if _may_be_null(i)]
-        unknown = [_is_null(OuterColumn(operand.type, OPERAND, ""))] if _may_be_null(operand) else []
-        return [subquery.test], nothing, unknown
+        unknown = [_is_null(i) for i in inner.items if may_be_null(i)]
+        if may_be_null(operand):
+            unknown.append(_is_null(OuterColumn(operand.type, OPERAND, "")))
+        return sure, [(inner, condition) for condition in unknown]
 
     def _keep(self, subquery: Subquery, negated: bool) -> None:
         questions = self._questions(subquery)
         assert questions is not None
-        sure, nothing, unknown = questions
+        sure, unknown = questions
         if not negated:
             self._ask(subquery, sure[0], SemiKind.SEMI)
             return
-        for condition in (*sure, *nothing, *unknown):  # NOT IN is TRUE only where no row makes IN TRUE or NULL
-            self._ask(subquery, condition, SemiKind.ANTI)
+        included = len(subquery.operands) > 1
+        for question in (*(() if included else sure), *unknown):  # TRUE only where no row makes IN TRUE or NULL
+            self._ask(subquery, question, SemiKind.ANTI)
 
-    def _answer(
-        self, subquery: Subquery, sure: list[Expression], nothing: list[Expression], unknown: list[Expression]
-    ) -> Expression:
-        marks = [self._mark(subquery, condition) for condition in (*sure, *nothing, *unknown)]
-        if len(marks) == 1:
-            return marks[0]
-        vague = marks[1] if len(marks) == 2 else build_call("OR", marks[1:])
-        return build_call("CASE", [marks[0], _TRUE, vague, _UNKNOWN, _FALSE])
+    def _answer(self, subquery: Subquery, sure: list[Question], unknown: list[Question]) -> Expression:
+        if unknown == sure:
+            unknown = []
+        found, *vague = [self._mark(subquery, question) for question in (*sure, *unknown)]
+        if not vague:
+            return found
+        return build_call("CASE", [found, _TRUE, reduce(_either, vague), _UNKNOWN, _FALSE])
 
-    def _mark(self, subquery: Subquery, condition: Expression) -> Expression:
-        self._ask(subquery, condition, SemiKind.MARK)
+    def _mark(self, subquery: Subquery, question: Question) -> Expression:
+        self._ask(subquery, question, SemiKind.MARK)
         return Column(pa.bool_(), len(self.node.schema) - 1, "matched")
 
-    def _ask(self, subquery: Subquery, condition: Expression, kind: SemiKind) -> None:
-        conditions = self._over_both(subquery, (*subquery.inner.conditions, condition))
+    def _ask(self, subquery: Subquery, question: Question, kind: SemiKind) -> None:
+        inner, condition = question
+        subquery = replace(subquery, inner=inner)
+        conditions = self._over_both(subquery, (*inner.conditions, *conjuncts(condition)))
         right = self._beside(subquery)
         self.node = semi_join(self.node, right, tuple(c for c in conditions if c != _TRUE), kind)
 
@@ -352,9 +375,9 @@ def embedded_tree(node: exp.Expr) -> QueryTree:
     return query.tree
 
 
+def _either(first: Expression, second: Expression) -> Expression:
+    return build_call("OR", [first, second])
+
+
 def _is_null(expression: Expression) -> Expression:
     return build_call("IS_NULL", [expression])
-
-
-def _may_be_null(expression: Expression) -> bool:
-    return not (isinstance(expression, Literal) and expression.value is not None)

@@ -23,9 +23,9 @@ from penstock.physical.planning.ranges import RangeSpan, comparable, span_keys, 
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
 from penstock.physical.synopses.join_indexes.interval_runs import IntervalRun, IntervalRuns, probe_ranges
-from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, SortedRuns, probe_run
+from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, SortedRuns, probe_pieces
 
-#: Probes are cut so that one batch of output has about this many rows.
+#: Probes are cut so that about this many pairs are formed at once, or those of one probe.
 PROBES_AT_ONCE = 1 << 18
 
 
@@ -132,9 +132,10 @@ def partners(
             continue
         for start in range(0, len(elements), PROBES_AT_ONCE):
             stop = min(start + PROBES_AT_ONCE, len(elements))
-            probe, matching = probe_run(run, elements.slice(start, stop), first[start:stop], second[start:stop])
-            if len(probe):
-                yield run, probe + start, matching
+            part = elements.slice(start, stop)
+            for probe, matching in probe_pieces(run, part, first[start:stop], second[start:stop], PROBES_AT_ONCE):
+                if len(probe):
+                    yield run, probe + start, matching
 
 
 def joinable(elements: Elements, key: tuple[int, ...], span: RangeSpan | None) -> Bools:

@@ -20,7 +20,7 @@ from penstock.physical.operators.joins.join import PROBES_AT_ONCE, combine, keye
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.joins import NRRJoinSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, probe_run
+from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, portions, probe_run
 from penstock.types import BEGIN
 
 
@@ -84,8 +84,7 @@ class NRRJoin(Operator):
         # An element looks up the relation at one instant, whatever its validity.
         at = elements.ts if self._spec.came is None else int64s(elements.columns[self._spec.came])
         probing = Elements((), at, at + 1)
-        for start in range(0, len(elements), PROBES_AT_ONCE):
-            stop = min(start + PROBES_AT_ONCE, len(elements))
+        for start, stop in portions(self._relation, probing, first, second, PROBES_AT_ONCE):
             part = elements.slice(start, stop)
             probe, partners = valid_matches(
                 self._relation, probing.slice(start, stop), first[start:stop], second[start:stop]

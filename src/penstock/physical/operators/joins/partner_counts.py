@@ -8,14 +8,17 @@ last one of a round without expiration. `StaticPartnerCounts` probes a static re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.evaluate import mask
 from penstock.loops import loop
-from penstock.physical.elements import Bools, Elements, Int64s, concat_arrays
-from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
+from penstock.physical.elements import Bools, Elements, Int64s
+from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes
+from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, StaticRows
 from penstock.physical.operators.sets.tuple_counts import CountedOperator, TupleEvents
@@ -104,52 +107,62 @@ class PartnerCounts(CountedOperator):
 
 
 class StaticPartnerCounts(Operator):
-    """The same for a static relation held in memory."""
+    """The same for a static relation held in memory. Pairs are formed in pieces, and only of tuples for which what the
+    condition says of them alone is TRUE; where a partner is anything with the same key, one row of each key is held."""
 
     def __init__(self, spec: StaticPartnerCountsSpec, table: Elements) -> None:
         self._spec = spec
         self._span, table_span = spans(spec.ranges)
+        if spec.residual is None and not spec.single and spec.keep is not Keep.PADDED:
+            table = _one_of_each(table, spec.table_key)
         self._rows = StaticRows(table, spec.table_key, table_span)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         result: list[Elements] = []
         for start in range(0, len(elements), PROBES_AT_ONCE):
-            part = elements.slice(start, min(start + PROBES_AT_ONCE, len(elements)))
-            result += self._emit_matches(part, *self._partners(part))
+            result += self._matched(elements.slice(start, min(start + PROBES_AT_ONCE, len(elements))))
         return result
 
-    def _partners(self, elements: Elements) -> tuple[Int64s, list[pa.Array]]:
-        """Return rows that have a partner, once per partner, and the partners' columns."""
+    def _matched(self, elements: Elements) -> list[Elements]:
         spec = self._spec
-        rows = [np.empty(0, np.int64)]
-        columns: list[list[pa.Array]] = [[pa.nulls(0, t)] for t in spec.table_types]
-        for stored, probe, matching in self._rows.partners(elements, spec.key, self._span):
-            other = stored.take(matching)
-            if spec.residual is not None:
-                kept = mask(spec.residual, (*elements.take(probe).columns, *other.columns), len(probe))
-                probe, other = probe[kept], other.filter(kept)
-            rows.append(probe)
-            for parts, part in zip(columns, other.columns, strict=True):
-                parts.append(part)
-        return np.concatenate(rows), [concat_arrays(parts) for parts in columns]
-
-    def _emit_matches(self, elements: Elements, rows: Int64s, partners: list[pa.Array]) -> list[Elements]:
-        spec = self._spec
-        counts = np.bincount(rows, minlength=len(elements))
+        parts: list[Elements] = []
+        counts = np.zeros(len(elements), np.int64)
+        for rows, partners in self._pairs(elements):
+            counts += np.bincount(rows, minlength=len(elements))
+            if spec.keep is Keep.PADDED:
+                pairs = elements.take(rows)
+                parts.append(pairs.with_columns([*pairs.columns, *partners.columns]))
         if spec.single:
             _check_single(spec, counts > 1, elements.ts, counts, np.ones_like(counts))
         matched = counts > 0
         if spec.keep is Keep.MARKED:
             return [elements.with_columns([*elements.columns, pa.array(matched)])]
-        parts: list[Elements] = []
         if spec.keep is Keep.PADDED:
-            pairs = elements.take(rows)
-            parts.append(pairs.with_columns([*pairs.columns, *partners]))
             lone = elements.filter(~matched)
             parts.append(lone.with_columns([*lone.columns, *(pa.nulls(len(lone), t) for t in spec.table_types)]))
         else:
             parts.append(elements.filter(matched == (spec.keep is Keep.MATCHED)))
         return [part for part in parts if len(part)]
+
+    def _pairs(self, elements: Elements) -> Iterator[tuple[Int64s, Elements]]:
+        """Yield (rows that have a partner, once per partner; the partners), in pieces."""
+        spec, probing = self._spec, elements
+        kept = np.arange(len(elements))
+        if spec.alone is not None:
+            kept = np.flatnonzero(mask(spec.alone, elements.columns, len(elements)))
+            probing = elements.take(kept)
+        for stored, probe, matching in self._rows.partners(probing, spec.key, self._span):
+            other = stored.take(matching)
+            if spec.residual is not None:
+                agree = mask(spec.residual, (*probing.take(probe).columns, *other.columns), len(probe))
+                probe, other = probe[agree], other.filter(agree)
+            yield kept[probe], other
+
+
+def _one_of_each(table: Elements, key: tuple[int, ...]) -> Elements:
+    """Return a row of each key."""
+    _, heads = group_codes(*fingerprints([table.columns[i] for i in key], len(table)))
+    return table.take(heads)
 
 
 def _check_single(

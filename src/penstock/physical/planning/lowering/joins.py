@@ -69,6 +69,16 @@ def _join(node: Join, builder: Builder) -> Lowered:
     return Lowered(step, stage, lie)
 
 
+def stores_both_sides(node: Join, builder: Builder) -> bool:
+    """Return whether a join of two relations that change, or of two that do not, stores both itself, in the way that is
+    planned by default: neither is looked up, sent everywhere or read in a store."""
+    if not builder.inputs_static and (is_static(node.left) or is_static(node.right)):
+        return False
+    if probe_of(node, builder) is not None or (not node.equal and (one_row(node.left) or one_row(node.right))):
+        return False
+    return not _chosen_kinds(node, builder) and not any(_stored_sides(node, builder))
+
+
 def _chosen_kinds(node: Join, builder: Builder) -> dict[str, KindChoice]:
     """Return the kinds that are chosen for the sides of a join, by name of the side: of the join itself, or of a store
     that it would read otherwise. A join for which one is chosen stores both of its sides itself."""

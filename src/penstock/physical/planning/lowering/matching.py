@@ -8,6 +8,7 @@ computed by `PartnerCounts` from the tuples and the pairs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -23,18 +24,27 @@ from penstock.algebra import (
     SemiKind,
     is_static,
 )
-from penstock.algebra.nodes.join import Pairs
-from penstock.expressions.nodes import Column, Expression, Literal, columns_of
-from penstock.physical.plan.joins import JoinSpec, Keep, PartnerCountsSpec, StaticPartnerCountsSpec
+from penstock.algebra.optimizer.rules.split_join_condition import split_join_condition
+from penstock.algebra.optimizer.rules.support import is_volatile, split
+from penstock.expressions.nodes import Column, Expression, Literal, columns_of, conjunction, conjuncts
+from penstock.physical.plan.joins import JoinSpec, Keep, PartnerCountsSpec, PartneredSpec, StaticPartnerCountsSpec
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
+from penstock.physical.planning.lowering.joins import stores_both_sides
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
+from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells
 from penstock.physical.planning.lowering.rowwise import unite
 from penstock.physical.planning.ranges import find_ranges
 from penstock.types import CALENDAR, Field
 
 _KEEP = {SemiKind.SEMI: Keep.MATCHED, SemiKind.ANTI: Keep.LONE, SemiKind.MARK: Keep.MARKED}
+
+
+@dataclass(frozen=True, eq=False)
+class Partnered(Project):
+    """The left tuples of a join, at least once wherever they have a partner: as good as all of them where they are only
+    compared with none."""
 
 
 @lower.register
@@ -64,7 +74,7 @@ def _outer(node: OuterJoin, builder: Builder) -> Lowered:
     if (probe := probe_of(node, builder)) is not None:
         return lower_probe(node, probe, builder)
     width = len(node.left.schema)
-    join = Join(node.left, node.right, node.equal, node.residual)
+    join = split_join_condition(Join(node.left, node.right, node.equal, node.residual))
     pairs = Project(join, _columns(node.left), node.left.schema.fields)
     lone = _match(builder, node.left, node.left, pairs, Keep.LONE, node.single)
     members = [builder.lower(join), _projected(builder, node, lone, (*_columns(node.left), *_nulls(node.right)))]
@@ -78,19 +88,38 @@ def _outer(node: OuterJoin, builder: Builder) -> Lowered:
 
 def _pairs(node: SemiJoin) -> tuple[Project, bool]:
     """Return the left tuples once per partner, and whether that is at most once: where partners differ in the key
-    alone."""
-    right: Algebra = node.right
-    equal: Pairs = node.equal
-    once = node.residual is None or max(columns_of(node.residual), default=-1) < len(node.left.schema)
+    alone. What the condition says of one side alone limits the rows of that side that are paired."""
+    pairs = split_join_condition(Join(node.left, node.right, node.equal, node.residual))
+    assert isinstance(pairs, Join), "conditions move below the join"
+    once = pairs.residual is None or max(columns_of(pairs.residual), default=-1) < len(node.left.schema)
     if once:
-        columns: tuple[Expression, ...] = tuple(_columns(node.right)[j] for _, j in node.equal)
-        fields = tuple(node.right.schema[j] for _, j in node.equal)
+        columns: tuple[Expression, ...] = tuple(_columns(node.right)[j] for _, j in pairs.equal)
+        fields = tuple(node.right.schema[j] for _, j in pairs.equal)
         if not columns:
             columns, fields = (Literal(pa.bool_(), True),), (Field("any", pa.bool_()),)
-        right = Distinct(Project(node.right, columns, fields))
-        equal = tuple((i, position) for position, (i, _) in enumerate(node.equal))
-    joined = Join(node.left, right, equal, node.residual)
-    return Project(joined, _columns(node.left), node.left.schema.fields), once
+        right = Distinct(Project(pairs.right, columns, fields))
+        pairs = replace(pairs, right=right, equal=tuple((i, n) for n, (i, _) in enumerate(pairs.equal)))
+    # Partners that differ in the key alone are at most one at a time.
+    made = Project if once else Partnered
+    return made(pairs, _columns(node.left), node.left.schema.fields), once
+
+
+@lower.register
+def _partnered(node: Partnered, builder: Builder) -> Lowered:
+    """Lower `node`; as a join with a projection above where that shares its state, or has none."""
+    join = node.input
+    assert isinstance(join, Join), "tuples have partners in a join"
+    if not stores_both_sides(join, builder):
+        return builder.lower(Project(join, node.expressions, node.fields))
+    ranges = find_ranges(join.residual, len(join.left.schema))
+    if ranges is not None and in_cells(join, ranges, builder):
+        return lower_in_cells(join, ranges, builder, partnered=node)
+    types = join.left.schema.types, join.right.schema.types
+    left_key, right_key = tuple(i for i, _ in join.equal), tuple(j for _, j in join.equal)
+    stage, edges, parts = meet(builder.lower(join.left), builder.lower(join.right), left_key, right_key)
+    strict = (join.left.pattern is Pattern.STRICT, join.right.pattern is Pattern.STRICT)
+    spec = PartneredSpec(left_key, right_key, *types, join.residual, strict, ranges=ranges)
+    return Lowered(builder.add(spec, edges, stage, node), stage, frozenset({parts[0]}))
 
 
 def _match(builder: Builder, node: Algebra, left: Algebra, pairs: Algebra, keep: Keep, single: str) -> Lowered:
@@ -104,10 +133,13 @@ def _match(builder: Builder, node: Algebra, left: Algebra, pairs: Algebra, keep:
 def _lookup(node: SemiJoin | OuterJoin, builder: Builder, keep: Keep, single: str) -> Lowered:
     child = builder.lower(node.left)
     key, table_key = tuple(i for i, _ in node.equal), tuple(j for _, j in node.equal)
-    table = builder.table(node.right)
+    table, width = builder.table(node.right), len(node.left.schema)
+    parts = () if node.residual is None else conjuncts(node.residual)
+    alone, of_both = split(parts, lambda p: not is_volatile(p) and all(c < width for c in columns_of(p)))
+    residual = conjunction(of_both)
     spec = StaticPartnerCountsSpec(
-        table, node.right.schema.types, key, table_key, node.residual, keep, single, node.domain or CALENDAR,
-        find_ranges(node.residual, len(node.left.schema)),
+        table, node.right.schema.types, key, table_key, residual, keep, single, node.domain or CALENDAR,
+        find_ranges(residual, width), conjunction(alone),
     )  # fmt: skip
     step = builder.add(spec, [Edge(child.step)], child.stage, node)
     return Lowered(step, child.stage, child.partitions)

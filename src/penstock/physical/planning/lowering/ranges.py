@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.algebra import Algebra, Distinct, Join, Pattern, Project
 from penstock.expressions.nodes import Call, Column, columns_of, conjunction, remap
-from penstock.physical.plan.joins import BandPartitionerSpec, JoinSpec
+from penstock.physical.plan.joins import BandPartitionerSpec, JoinSpec, PartneredSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered
@@ -32,7 +32,8 @@ def in_cells(node: Join, ranges: Ranges, builder: Builder) -> bool:
     return not (alone or node.equal or ranges.cell is None or one_row(node.left) or one_row(node.right))
 
 
-def lower_in_cells(node: Join, ranges: Ranges, builder: Builder) -> Lowered:
+def lower_in_cells(node: Join, ranges: Ranges, builder: Builder, partnered: Algebra | None = None) -> Lowered:
+    """Return the join `node` in cells; partnered: in its place, the left tuples that have a partner in it."""
     assert ranges.cell is not None
     left, left_types = _cells(node.left, ranges.left, ranges.cell, builder)
     right, right_types = _cells(node.right, ranges.right, ranges.cell, builder)
@@ -43,16 +44,20 @@ def lower_in_cells(node: Join, ranges: Ranges, builder: Builder) -> Lowered:
     residual = conjunction((first, remap(node.residual, lambda i: i if i < width else i + wider - width)))
     stage = max(left.stage, right.stage) + 1
     edges = [Edge(left.step, Exchange(left_key)), Edge(right.step, Exchange(right_key))]
-    spec = JoinSpec(
+    made, kind = (node, JoinSpec) if partnered is None else (partnered, PartneredSpec)
+    spec = kind(
         left_key, right_key, left_types, right_types, residual,
         (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
         builder.notes.get(node.fingerprint, ""), ranges=ranges,
     )  # fmt: skip
-    names = (*node.left.schema.names, "cell", "first", *node.right.schema.names, "cell", "first")
-    joined = builder.add(spec, edges, stage, node, (*left_types, *right_types), names)
-    kept = (*range(width), *range(wider, wider + len(node.right.schema)))
-    columns = tuple(Column(f.type, i, f.name) for f, i in zip(node.schema, kept, strict=True))
-    return Lowered(builder.add(ProjectSpec(columns), [Edge(joined)], stage, node), stage)
+    types, names = left_types, (*node.left.schema.names, "cell", "first")
+    kept = [*range(width)]
+    if partnered is None:
+        types, names = (*types, *right_types), (*names, *node.right.schema.names, "cell", "first")
+        kept += range(wider, wider + len(node.right.schema))
+    joined = builder.add(spec, edges, stage, made, types, names)
+    columns = tuple(Column(f.type, i, f.name) for f, i in zip(made.schema, kept, strict=True))
+    return Lowered(builder.add(ProjectSpec(columns), [Edge(joined)], stage, made), stage)
 
 
 def _cells(node: Algebra, span: RangeSpan, width: float, builder: Builder) -> tuple[Lowered, tuple[pa.DataType, ...]]:

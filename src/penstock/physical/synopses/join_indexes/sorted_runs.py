@@ -8,7 +8,7 @@ length of the window. Expired elements are dropped at merges or with their whole
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -182,13 +182,7 @@ def probe_pieces(
 ) -> Iterator[tuple[Int64s, Int64s]]:
     """Do the same as `probe_run`, in batches of at most `limit` pairs, or of one probe's pairs if these are more; None:
     no limit."""
-    starts, stops = np.empty(len(elements), np.int64), np.empty(len(elements), np.int64)
-    total = int(
-        _ranges(
-            first, second, elements.ts, elements.exp, run.first, run.second, run.bounds, run.table,
-            run.elements.ts, run.elements.exp, run.ordered, starts, stops,
-        )
-    )  # fmt: skip
+    starts, stops, total = _candidates(run, elements, first, second)
     ends = np.concatenate([[0], np.cumsum(stops - starts)])
     low = 0
     while low < len(elements) or low == 0:
@@ -200,6 +194,36 @@ def probe_pieces(
         count = int(_pairs(starts, stops, elements.ts, run.elements.exp, low, high, probe, found))
         yield probe[:count], found[:count]
         low = max(high, 1)
+
+
+def _candidates(
+    run: SortedRun, elements: Elements, first: UInt64s, second: UInt64s
+) -> tuple[Int64s, Int64s, int]:  # fmt: skip
+    """Return for each element where the rows of `run` that may match it begin and end, and the number of all."""
+    starts, stops = np.empty(len(elements), np.int64), np.empty(len(elements), np.int64)
+    total = _ranges(
+        first, second, elements.ts, elements.exp, run.first, run.second, run.bounds, run.table,
+        run.elements.ts, run.elements.exp, run.ordered, starts, stops,
+    )  # fmt: skip
+    return starts, stops, int(total)
+
+
+def portions(
+    runs: Iterable[SortedRun], elements: Elements, first: UInt64s, second: UInt64s, limit: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the portions (from, to) of `elements` that have together about `limit` candidates in `runs` at most, or are
+    one element."""
+    counts = np.ones(len(elements), np.int64)
+    for run in runs:
+        starts, stops, _ = _candidates(run, elements, first, second)
+        counts += stops - starts
+    ends = np.cumsum(counts)
+    start = 0
+    while start < len(elements):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        yield start, stop
+        start = stop
 
 
 class SortedRuns(Synopsis):
