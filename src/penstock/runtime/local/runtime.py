@@ -160,12 +160,16 @@ class LocalJob:
         self.stages = self.stages[: plan.stages] + [[self._stage(s, k) for k in range(self.shards)] for s in new_stages]
 
     def reload(self) -> None:
-        """Rebuild every stage from its own snapshot, as a restart does."""
+        """Rebuild every stage from its own snapshot, as a restart does that writes all state again before its first
+        round."""
         for row in self.stages:
             for shard, executor in enumerate(row):
-                reloaded = self._stage(executor.stage, shard)
-                reloaded.restore(executor.snapshot())
-                row[shard] = reloaded
+                row[shard] = self._restored(self._restored(executor, shard), shard)
+
+    def _restored(self, executor: StageExecutor, shard: int) -> StageExecutor:
+        restored = self._stage(executor.stage, shard)
+        restored.restore(executor.snapshot())
+        return restored
 
 
 class LocalRecorder:

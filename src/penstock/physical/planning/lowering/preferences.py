@@ -45,8 +45,13 @@ def _in_order(side: Algebra) -> tuple[Algebra, bool]:
     elif len(side.inputs) == 1 and side.is_elementwise:
         (below,) = side.inputs
         ordered, in_order = _in_order(below)
-        return (side.with_children((ordered,)), True) if in_order else (side, False)
+        return (_over(side, below, ordered), True) if in_order else (side, False)
     return side, False
+
+
+def _over(node: Algebra, below: Algebra, instead: Algebra) -> Algebra:
+    """Return `node` with the input `instead` in place of `below`. Its expressions are children too."""
+    return node.with_children(tuple(instead if child is below else child for child in node.children))
 
 
 _Summaries = tuple[SummaryDefinition | None, SummaryDefinition | None]

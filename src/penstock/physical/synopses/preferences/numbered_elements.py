@@ -274,11 +274,16 @@ class NumberedElements(Synopsis):
             del self._chunks[number]
         # Rows move once as many have ended as have not.
         if gone and 2 * gone >= size:
-            self._rows[: size - gone] = self._rows[gone:size].copy()
-            if len(self._rows) > 4 * max(size - gone, 16):
-                self._rows = self._rows[: 2 * max(size - gone, 16)].copy()
-            self.base += gone
-            self._gone = 0
+            self._drop(gone)
+
+    def _drop(self, gone: int) -> None:
+        """Give up the first `gone` rows."""
+        left = self.next - self.base - gone
+        self._rows[:left] = self._rows[gone : gone + left].copy()
+        if len(self._rows) > 4 * max(left, 16):
+            self._rows = self._rows[: 2 * max(left, 16)].copy()
+        self.base += gone
+        self._gone = 0
 
     # -- durability ----------------------------------------------------------------------------------------------
 
@@ -298,7 +303,8 @@ class NumberedElements(Synopsis):
     def snapshot(self) -> tuple[Document, Chunks]:
         chunks: dict[int, pa.RecordBatch] = {k: elements.to_batch() for k, (_, elements) in self._chunks.items()}
         starts = [[number, start] for number, (start, _) in self._chunks.items()]
-        return {"next": self.next, "id": self._next_id, "base": self.base, "chunks": starts}, chunks
+        live = self.base + self._gone
+        return {"next": self.next, "id": self._next_id, "base": live, "chunks": starts}, chunks
 
     def restore(self, manifest: Document, chunks: Chunks) -> None:
         self._next_id = integer(manifest, "id")
@@ -310,3 +316,4 @@ class NumberedElements(Synopsis):
             elements = Elements.from_batch(chunks[number])
             self._hold(number, start, elements, *self._fingerprints(elements))
         self.next = integer(manifest, "next")
+        self._drop(integer(manifest, "base") - self.base)

@@ -259,6 +259,8 @@ class WaitingEntries(Synopsis):
             self._changed = False
         spans = self._spans[: self._numbers[USED_SPANS]].ravel().tolist()
         numbers = self._numbers.tolist()
+        # Room in the arrays is no content.
+        numbers[FREE] = 0
         told = self.results.marks()
         return {"id": self._id, "numbers": numbers, "spans": spans, "results": told}, {self._id: self._chunk}
 

@@ -36,6 +36,10 @@ class HeldTuples(Synopsis):
         self.restored: tuple[Document, pa.RecordBatch | None] | None = None
 
     def snapshot(self) -> tuple[Document, Chunks]:
+        if self.restored is not None:
+            # The shedders are empty until the operator takes it.
+            manifest, chunk = self.restored
+            return manifest, {} if chunk is None else {self._id: chunk}
         if self.changed or self._chunk is None:
             self._id += 1
             self._chunk = self._written()
@@ -77,6 +81,9 @@ class HeldTuples(Synopsis):
 
     @property
     def rows(self) -> int:
+        if self.restored is not None:
+            chunk = self.restored[1]
+            return 0 if chunk is None else int(np.count_nonzero(int64s(chunk.column(1)) == _ENTRY))
         return sum(shedder.entries for shedder in self._shedders)
 
     @property

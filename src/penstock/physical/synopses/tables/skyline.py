@@ -200,6 +200,7 @@ class Skyline(Synopsis):
 
     @property
     def rows(self) -> int:
+        self._refresh()
         return len(self._nodes) - 1 - self._room
 
     @property
