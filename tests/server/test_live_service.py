@@ -396,3 +396,25 @@ def test_a_plan_is_exported_edited_and_registered(live: Running) -> None:
         refused = live.client(AccessRole.CONTROL)
         response = statement(refused, "CREATE QUERY wrong FROM PLAN '{}'")
         assert response.status_code == 400 and response.json()["code"] == "P0106"
+
+
+def test_a_post_counts_its_rows_that_are_late(live: Running) -> None:
+    """Those behind rows of the same post at once, others once the source has been read further."""
+
+    def posted(client: httpx.Client, *times: str) -> dict[str, Any]:
+        lines = "".join(json.dumps({"at": f"2024-03-01 {time_}", "room": "hall"}) + "\n" for time_ in times)
+        answer = client.post(
+            "/v1/streams/readings/rows", content=lines.encode(), headers={"Content-Type": "application/x-ndjson"}
+        )
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    with live.client(AccessRole.ADMIN) as client:
+        assert statement(client, WARM).status_code == 200
+        first = posted(client, "09:00:00", "08:00:00", "10:00:00", "09:59:59", "10:00:00")
+        assert (first["rows"], first["late"], first["complete_to"]) == (5, 2, None)
+        answers(live, "warm", 1)
+        while (found := posted(client, "08:00:00", "11:00:00"))["complete_to"] is None:
+            assert found["late"] == 0
+        assert found["late"] == 1 and found["complete_to"].startswith("2024-03-01T")

@@ -68,6 +68,7 @@ from penstock.server.statements.listed_views import (
     bound_query,
     moment,
     plan_change_text,
+    posted,
     query_view,
     shown_queries,
     shown_tick,
@@ -396,8 +397,9 @@ class LiveService:
         return found
 
     def post(self, name: str, rows: pa.Table, key: str | None, caller: Caller) -> RowsPosted:
+        source, beats = self.declaration(name), self._control.version().sources
         added = self._control.insert(name, rows, key, _principal(caller))
-        return RowsPosted(rows.num_rows, repeated=not added)
+        return posted(source, rows, beats.get(source.name.lower()), added)
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
         return [_command_view(*one) for one in self._control.commands(after, limit)]
@@ -463,8 +465,6 @@ class LiveService:
 
     def list_sessions(self, sessions: Callable[[], Sequence[SessionFact]]) -> None:
         self._sessions.append(sessions)
-
-    # -- events ------------------------------------------------------------------------------------------------
 
     def events(self) -> LiveEvents:
         return self._listeners.begin()
