@@ -297,7 +297,7 @@ class LiveService:
         else:
             source = self._of_temporary(wanted, request)
         subscription = RunningSubscription(self._running, text, request.caller, source)
-        request.left.when_set(subscription.close)
+        request.left.when_set(subscription.cancel)
         return subscription
 
     def _of_temporary(self, wanted: ResultRequest, request: ScriptRequest) -> ResultSource:

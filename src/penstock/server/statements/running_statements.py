@@ -135,6 +135,11 @@ class RunningSubscription:
         listening.enter_context(self._cancellation.ending(listener))
         return listening.close
 
+    def cancel(self) -> None:
+        """End it from outside: whoever reads it hears that it was cancelled, and not that its rows have ended."""
+        self._cancellation.set()
+        self.close()
+
     def close(self) -> None:
         self._statements.end(self._statement)
         self._source.close()
