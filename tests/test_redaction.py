@@ -51,6 +51,7 @@ def test_a_key_that_means_none(key: str) -> None:
         f"postgresql://someone:{SECRET}@host:5432/db?sslmode=require",
         f"kafka://:{SECRET}@host",
         f"postgresql://host/db?user=a&password={SECRET}&x=1",
+        f"postgresql://host/db?user=a&%70assword={SECRET}&x=1",
         f"host=h user=u password={SECRET} dbname=d",
         f"host=h user=u password='{SECRET}' dbname=d",
         f"""{{"user": "u", "password": "{SECRET}"}}""",

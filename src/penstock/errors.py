@@ -74,6 +74,7 @@ CODES: dict[str, str] = {
     "P0411": "a Kafka broker that does not answer or does not let us in, or a client that cannot be had",
     "P0412": "a topic that is not there",
     "P0413": "records that Kafka no longer has",
+    "P0414": "a row that its source cannot take",
     "P0501": "a result that exists already",
     "P0502": "a result that cannot be written",
     "P0503": "a result of which parts are gone",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from urllib.parse import unquote
 
 #: Replaces a secret.
 BLOT = "***"
@@ -29,8 +30,10 @@ _QUOTED = re.compile(
 )
 #: `password=text` of an address or a connection string.
 _PARAMETER = re.compile(rf"(?<![\w.\-])(?P<key>{_WORDS})=(?P<one>[^\s&;,'\"<>()]+)", re.IGNORECASE)
+#: The same in an address, where the key itself is encoded.
+_ENCODED = re.compile(r"[?&](?P<key>[\w.\-]*%[\w.\-%]*)=(?P<one>[^\s&;'\"<>()]+)", re.IGNORECASE)
 #: Of the scheme its last letter alone: a search for all of it, from every word on, is quadratic in a dotted text.
-_ADDRESS = re.compile(r"(?<=[a-z0-9+.\-])://[^\s/:@'\"]*:(?P<one>[^\s/'\"]+)@", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<=[a-z0-9+.\-])://[^\s/:@'\"]*:(?P<one>[^\r\n/'\"]+)@", re.IGNORECASE)
 _BEARER = re.compile(r"\b(?:bearer|basic)\s+(?P<one>[A-Za-z0-9+/._~\-]{8,}=*)", re.IGNORECASE)
 
 
@@ -69,11 +72,11 @@ def _secrets(text: str) -> list[tuple[int, int]]:
 
 
 def _found(text: str) -> Iterator[tuple[int, int]]:
-    for pattern in (_QUOTED, _PARAMETER, _ADDRESS, _BEARER):
+    for pattern in (_QUOTED, _PARAMETER, _ENCODED, _ADDRESS, _BEARER):
         for match in pattern.finditer(text):
             named = match.groupdict()
             group = "two" if named.get("two") is not None else "one"
-            if is_secret(named.get("key") or "password") and match[group]:
+            if is_secret(unquote(named.get("key") or "password")) and match[group]:
                 yield match.span(group)
 
 

@@ -115,6 +115,43 @@ def test_an_insert_with_a_key_that_is_there_fails_alone(tmp_path: Path) -> None:
         assert told.outcome is not None and told.outcome.code == "P0210"
 
 
+CHANGES = """CREATE STREAM S (ts TIMESTAMP, v INT) FROM MEMORY () TIMESTAMP BY ts;
+    CREATE RELATION R (ts INT, op STRING, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND OPERATION BY op;
+    CREATE RELATION P (ts INT, k INT, PRIMARY KEY (k)) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("INSERT INTO S VALUES ('2024-01-01', 1), (NULL, 2)", "row 2 of the INSERT cannot be a row of S: no timestamp"),
+        ("INSERT INTO S (v) VALUES (1)", "row 1 of the INSERT cannot be a row of S: no timestamp"),
+        ("INSERT INTO R VALUES (1, '*', 1)", "row 1 of the INSERT cannot be a row of R: operation is neither + nor -"),
+        ("INSERT INTO R VALUES (1, NULL, 1)", "row 1 of the INSERT cannot be a row of R: operation is neither"),
+        ("INSERT INTO R (k) VALUES (1)", "row 1 of the INSERT cannot be a row of R: no timestamp"),
+    ],
+)
+def test_an_insert_of_what_would_be_a_dead_letter_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
+    with server(tmp_path) as system:
+        system.done(CHANGES)
+        before = len(system.control.commands())
+        with pytest.raises(PenstockError) as caught:
+            system.run(statement)
+        assert caught.value.code == "P0414" and caught.value.message.startswith(reason), caught.value
+        assert len(system.control.commands()) == before
+        system.done("INSERT INTO S VALUES ('2024-01-01', NULL); INSERT INTO R VALUES (1, '-', 1)")
+
+
+def test_an_update_that_takes_the_timestamp_away_fails_alone(tmp_path: Path) -> None:
+    """It would take the old row away, and lose the new one."""
+    with server(tmp_path) as system:
+        system.done(f"{CHANGES} INSERT INTO P VALUES (1, 1); CREATE QUERY q AS SELECT k FROM P")
+        (told,) = system.run("UPDATE P SET ts = CAST(NULL AS INT)")
+        assert told.outcome is not None and (told.outcome.state.value, told.outcome.code) == ("FAILED", "P0414")
+        (told,) = system.run("UPDATE P SET ts = 2")
+        assert told.outcome is not None and told.outcome.state.value != "FAILED"
+
+
 def test_rows_of_updates_may_have_one_key(tmp_path: Path) -> None:
     with server(tmp_path) as system:
         system.done("CREATE RELATION U (ts INT, k INT, PRIMARY KEY (k)) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;")

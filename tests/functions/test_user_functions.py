@@ -466,3 +466,12 @@ def test_a_module_that_lacks_another(tmp_path: Path) -> None:
     assert "hint: words was found, but not the module not_installed_anywhere that it imports" in told
     told = explained(tmp_path, "wards:said", {}).stderr
     assert "hint: put wards.py beside the script or its folder into PYTHONPATH" in told
+
+
+def test_a_module_that_another_one_imports_is_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that allows one module would otherwise allow what it imports, such as `os`."""
+    (tmp_path / "imports_much.py").write_text("import os\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PenstockError, match="P0221: os in") as caught:
+        Session().execute("CREATE FUNCTION f RETURNS STRING AS 'imports_much:os.getcwd'")
+    assert "os:name" in str(caught.value)

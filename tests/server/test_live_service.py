@@ -417,3 +417,55 @@ def test_a_plan_is_exported_edited_and_registered(live: Running) -> None:
         refused = live.client(AccessRole.CONTROL)
         response = statement(refused, "CREATE QUERY wrong FROM PLAN '{}'")
         assert response.status_code == 400 and response.json()["code"] == "P0106"
+
+
+def test_a_post_counts_its_rows_that_are_late(live: Running) -> None:
+    """Those behind rows of the same post at once, others once the source has been read further."""
+
+    def posted(client: httpx.Client, *times: str) -> dict[str, Any]:
+        lines = "".join(json.dumps({"at": f"2024-03-01 {time_}", "room": "hall"}) + "\n" for time_ in times)
+        answer = client.post(
+            "/v1/streams/readings/rows", content=lines.encode(), headers={"Content-Type": "application/x-ndjson"}
+        )
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    with live.client(AccessRole.ADMIN) as client:
+        assert statement(client, WARM).status_code == 200
+        first = posted(client, "09:00:00", "08:00:00", "10:00:00", "09:59:59", "10:00:00")
+        assert (first["rows"], first["late"], first["complete_to"]) == (5, 2, None)
+        answers(live, "warm", 1)
+        while (found := posted(client, "08:00:00", "11:00:00"))["complete_to"] is None:
+            assert found["late"] == 0
+        assert found["late"] == 1 and found["complete_to"].startswith("2024-03-01T")
+
+
+def test_a_dry_run_tells_what_would_be_refused(live: Running) -> None:
+    """Of statements that are no commands too; what is accepted is CHECKED."""
+    with live.client(AccessRole.ADMIN) as http:
+        assert statement(http, WARM).status_code == 200
+        refused = {
+            "EXPLAIN ANALYZE SELECT room FROM rooms": "P0702",
+            "CANCEL '999'": "P0201",
+            "SUBSCRIBE TO warm; SHOW QUERIES": "P0732",
+            "SUBSCRIBE TO warm WITH (SNAPSHOT)": "P0711",
+            "SUBSCRIBE TO warm AS OF '1999-01-01 00:00:00'": "P0711",
+            "CREATE QUERY out INTO FILES (path '/etc/x') AS SELECT room FROM rooms": "P0805",
+            "SET spark.jars = 'x'": "P0805",
+            "COMMIT": "P0732",
+        }
+        for text, code in refused.items():
+            for dry in (True, False):
+                answer = http.post(
+                    "/v1/statements", json={"sql": text, "dry": dry}, headers={"Accept": "application/json, */*"}
+                )
+                assert answer.json()["code"] == code, (text, dry, answer.text)
+        for text in ("SUBSCRIBE TO warm", "SUBSCRIBE TO (SELECT room FROM rooms)", "BEGIN; DROP QUERY warm; COMMIT"):
+            answer = statement(http, text, dry=True)
+            assert {one["state"] for one in answer.json()["statements"]} == {"CHECKED"}, answer.text
+        assert [one["name"] for one in http.get("/v1/queries").json()["queries"]] == ["warm"]
+        assert http.get("/v1/statements").json()["statements"] == []
+    with live.client(AccessRole.READ) as http:
+        for dry in (True, False):
+            assert statement(http, "SUBSCRIBE TO (SELECT room FROM rooms)", dry=dry).status_code == 403

@@ -54,7 +54,9 @@ def send(client: httpx.Client, content: bytes, type_: str, **headers: str) -> ht
 
 def test_each_format_adds_the_same_rows(client: httpx.Client, fake: FakeService) -> None:
     line = b'{"at": "1970-01-01T00:00:00Z", "room": "hall", "n": 9007199254740993, "cost": "1.5"}\n'
-    assert send(client, line, NDJSON).json() == {"rows": 1, "repeated": False, "malformed": 0, "rejected": []}
+    assert send(client, line, NDJSON).json() == {
+        "rows": 1, "repeated": False, "malformed": 0, "rejected": [], "late": 0, "complete_to": None,
+    }  # fmt: skip
     csv = b"at,room,celsius,n,cost,raw\n1970-01-01T00:00:00Z,hall,,9007199254740993,1.5,\n"
     assert send(client, csv, "text/csv").status_code == 200
     table = rows().slice(0, 1).set_column(2, "n", pa.array([9007199254740993]))
@@ -237,3 +239,36 @@ def test_damaged_arrow_never_fails_otherwise(source: Source, place: int, value: 
         assert error.code in ("P0803", "P0804")
     else:
         posted.rows.validate(full=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "type_", "lines"),
+    [
+        (b'{"room": "a"}\n\n{"at": 0, "room": "b"}\n{"at": null, "n": 3}\n{"at": "x"}\n', NDJSON, [1, 4, 5]),
+        (
+            b"room,at,celsius,n,cost,raw\na,,,,,\n\nb,1970-01-01T00:00:00Z,,,,\nc,,,,,\nd,never,,,,\n",
+            "text/csv",
+            [2, 5, 6],
+        ),
+        (b'room,at,celsius,n,cost,raw\n"a\n",,,,,\nb,1970-01-01T00:00:00Z,,,,\nc,,,,,\n', "text/csv", [None, None]),
+    ],
+)
+def test_rows_without_a_timestamp_are_malformed(
+    client: httpx.Client, fake: FakeService, content: bytes, type_: str, lines: list[int | None]
+) -> None:
+    """They would be dead letters, of which the one who posts them hears nothing."""
+    content = content.replace(b'"at": 0', b'"at": "1970-01-01T00:00:00Z"')
+    answer = send(client, content, type_)
+    document = answer.json()
+    assert (answer.status_code, document["rows"], document["malformed"]) == (207, 1, len(lines)), document
+    assert [one["line"] for one in document["rejected"]] == lines
+    assert "no timestamp (column at)" in document["rejected"][0]["reason"]
+    assert [row[1] for row in stored(fake)] == ["b"]
+
+
+def test_an_arrow_stream_with_a_row_without_a_timestamp(client: httpx.Client, fake: FakeService) -> None:
+    table = rows().set_column(0, "at", pa.array([None, 60_000_000], pa.timestamp("us", "UTC")))
+    document = send(client, stream_of(table), ARROW).json()
+    assert (document["rows"], document["malformed"], document["rejected"][0]["line"]) == (1, 1, 1)
+    refused = send(client, stream_of(table.slice(0, 1)), ARROW)
+    assert refused.status_code == 400 and "no timestamp" in refused.json()["message"]

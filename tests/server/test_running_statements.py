@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from penstock.client import connect
 from penstock.errors import PenstockError
-from penstock.server.roles import AccessRole
+from penstock.server.roles import ANYONE, AccessRole
+from penstock.server.service import EndOfResults, ResultPart
+from penstock.server.statements.running_statements import RunningStatements, RunningSubscription
 from tests.server.fake_service import FakeService, eventually
 from tests.server.running import Running
 from tests.server.test_live_service import ROWS, WARM, ended, started, statement
@@ -185,3 +188,29 @@ def test_show_and_cancel_as_statements(live: Running) -> None:
         assert statement(client, "SHOW VERSIONS").json()["statements"][0]["text"] == "3, with the commands up to 4"
     with pytest.raises(PenstockError), connect(live.url, live.texts[AccessRole.READ]) as reader:
         reader.execute("CANCEL 99")
+
+
+def test_a_subscription_that_is_ended_from_outside_has_not_come_to_its_end() -> None:
+    """A log that is closed has no more rows; its reader must not take that for the end of the results."""
+
+    class ClosedLog:
+        schema = pa.schema([("room", pa.string())])
+        cursor = None
+        is_closed = False
+
+        def next(self, seconds: float) -> ResultPart | None:
+            if self.is_closed:
+                raise EndOfResults
+            return None
+
+        def on_change(self, listener: Callable[[], None]) -> Callable[[], None] | None:
+            return None
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    subscription = RunningSubscription(RunningStatements(), "SUBSCRIBE TO warm", ANYONE, ClosedLog())
+    assert subscription.next(0) is None
+    subscription.cancel()
+    with pytest.raises(PenstockError, match="P0726"):
+        subscription.next(0)

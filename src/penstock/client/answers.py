@@ -118,12 +118,16 @@ class RemotePosted:
         repeated: they were posted before with the same idempotency key.
         malformed: number of records that are not among them.
         rejected: the first of these: line from 1 or None, record, reason.
+        late: number of rows that are late for sure, and become dead letters.
+        complete_to: the instant up to which the source was complete, by which that is known; None where it is not.
     """
 
     rows: int
     repeated: bool = False
     malformed: int = 0
     rejected: tuple[tuple[int | None, str, str], ...] = ()
+    late: int = 0
+    complete_to: str | None = None
 
 
 @dataclass(frozen=True)
@@ -234,7 +238,8 @@ def catalog_of(document: Mapping[str, Any]) -> CatalogView:
 
 def posted_of(document: Mapping[str, Any]) -> RemotePosted:
     rejected = tuple((one["line"], one["record"], one["reason"]) for one in document["rejected"])
-    return RemotePosted(document["rows"], document["repeated"], document["malformed"], rejected)
+    late, complete_to = document.get("late", 0), document.get("complete_to")
+    return RemotePosted(document["rows"], document["repeated"], document["malformed"], rejected, late, complete_to)
 
 
 def running_of(document: Mapping[str, Any]) -> RemoteRunning:

@@ -30,12 +30,17 @@ class ValueType(Generic[T]):
         normal: return the form in which a text is kept; raises ValueError with a description of the accepted values.
         read: return the value of a text in that form; raises as `normal` does.
         words: all values that are accepted, where they are a few words.
+        private: whether a text that is refused is not shown, since it may hold a password.
+        names_nothing: whether no value can name a place (a file, a host, an address) or hold a secret. A server accepts
+            other values only where its policy says what they reach.
     """
 
     name: str
     normal: Callable[[str], str]
     read: Callable[[str], T]
     words: tuple[str, ...] = ()
+    private: bool = False
+    names_nothing: bool = False
 
 
 class Applies(Enum):
@@ -172,7 +177,7 @@ class Options:
 
 def refusal(option: Option[Any], text: str, error: ValueError) -> str:
     """Return the message of a value that an option does not accept."""
-    shown_text = BLOT if option.secret else redacted_text(text)
+    shown_text = BLOT if option.secret or option.type.private else redacted_text(text)
     return f"option {option.name} cannot be '{shown_text}': it is {error}"
 
 
@@ -203,11 +208,11 @@ def one_of(*words: str) -> ValueType[str]:
             raise ValueError(" or ".join(f"'{word}'" for word in words))
         return text.lower()
 
-    return ValueType(" ".join(f"`{word}`" for word in words), normal, str, words)
+    return ValueType(" ".join(f"`{word}`" for word in words), normal, str, words, names_nothing=True)
 
 
 _TRUE_OR_FALSE = one_of("true", "false")
-BOOLEAN = ValueType("`true` or `false`", _TRUE_OR_FALSE.normal, lambda text: text == "true")
+BOOLEAN = ValueType("`true` or `false`", _TRUE_OR_FALSE.normal, lambda text: text == "true", names_nothing=True)
 
 
 def whole(least: int = 0, most: int | None = None) -> ValueType[int]:
@@ -225,7 +230,7 @@ def whole(least: int = 0, most: int | None = None) -> ValueType[int]:
             raise ValueError(description)
         return text
 
-    return ValueType(description.removeprefix("a "), normal, int)
+    return ValueType(description.removeprefix("a "), normal, int, names_nothing=True)
 
 
 def characters(*besides: str) -> ValueType[str]:
@@ -237,7 +242,7 @@ def characters(*besides: str) -> ValueType[str]:
             raise ValueError("one ASCII character")
         return text
 
-    return ValueType("one ASCII character; `tab` and `\\t` are the tabulator", normal, str)
+    return ValueType("one ASCII character; `tab` and `\\t` are the tabulator", normal, str, names_nothing=True)
 
 
 def _duration(text: str) -> str:
@@ -253,7 +258,7 @@ def _seconds(text: str) -> float:
 
 
 #: Its values are seconds.
-DURATION = ValueType("length of time, as `2 seconds`", _duration, _seconds)
+DURATION = ValueType("length of time, as `2 seconds`", _duration, _seconds, names_nothing=True)
 
 
 _SIZE = re.compile(r"(\d{1,15}) ?(B|KB|MB|GB|TB)?", re.IGNORECASE | re.ASCII)
@@ -273,4 +278,4 @@ def _is_size(text: str) -> str:
 
 
 #: Its values are bytes.
-SIZE = ValueType("size, as `256 MB`", _is_size, _size)
+SIZE = ValueType("size, as `256 MB`", _is_size, _size, names_nothing=True)

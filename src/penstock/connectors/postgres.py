@@ -1,16 +1,17 @@
 """PostgreSQL as used by both its source and its sink: connecting to a server, its types, and its errors.
 
 Contract: the server's address and the user are taken from the options, and what they leave out from libpq's own sources
-(the variables PG..., ~/.pgpass). Work runs in one transaction and is retried, as a whole, when the server cannot be
-reached or the connection is lost, until `timeout` has passed; so it must be idempotent. No error and no other output of
-this module contains a password.
+(the variables PG..., ~/.pgpass). The url is read by libpq alone, in `connection_parameters`: what is checked is what is
+connected with. A host that is named is the one that is connected to, whatever the environment says. Work runs in one
+transaction and is retried, as a whole, when the server cannot be reached or the connection is lost, until `timeout` has
+passed; so it must be idempotent. No error and no other output of this module contains a password.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -30,7 +31,9 @@ try:
 except ImportError:  # the extra `postgres` is not installed: `Server` raises the error
     _INSTALLED = False
 
-__all__ = ["ARROW", "SERVER_OPTIONS", "Gone", "Server", "psycopg", "sql"]
+__all__ = [
+    "ARROW", "SECRETS", "SERVER_OPTIONS", "Gone", "Server", "addresses_of", "connection_parameters", "psycopg", "sql",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -39,11 +42,26 @@ def _address(text: str) -> str:
     """Return the address of a server; a password in it is not written down."""
     if not text.startswith(("postgresql://", "postgres://")):
         raise ValueError("an address such as 'postgresql://user@host:5432/database'")
+    if isinstance(text, SecretText):
+        return text
     redacted_address = redacted_text(text)
+    if _INSTALLED and SECRETS & _parsed(text).keys() and redacted_address == text:
+        # It is written in a way that only libpq reads.
+        redacted_address = f"postgresql://{BLOT}"
     return text if redacted_address == text else SecretText(redacted_address, text)
 
 
-_URL = Option("url", ValueType("address, as `postgresql://user@host:5432/database`", _address, str), "the server")
+def _parsed(address: str) -> dict[str, str]:
+    """Return the parameters of an address. Raises ValueError, without a part of it: any may belong to a password."""
+    try:
+        return {key: str(value) for key, value in psycopg.conninfo.conninfo_to_dict(address).items()}
+    except psycopg.Error:
+        hint = "special characters of its parts are written as %XX"
+        raise ValueError(f"an address such as 'postgresql://user@host:5432/database', and {hint}") from None
+
+
+_ADDRESS = ValueType("address, as `postgresql://user@host:5432/database`", _address, str, private=True)
+_URL = Option("url", _ADDRESS, "the server")
 #: Options that libpq has under the same names.
 _LIBPQ = (
     Option("host", TEXT, "host of the server; what is left out comes from libpq's own places"),
@@ -67,6 +85,9 @@ _PASSING = ("08", "53", "57P", "40")
 #: Answers of a server that is starting or stopping; any other refusal of a connection is final.
 _COMING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating")
 _BEFORE_AGAIN, _AT_MOST = 0.1, 2.0
+_PORT = "5432"
+#: Parameters of libpq that are secrets.
+SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
 
 #: PostgreSQL's types by number. Others are read as text, in their output form.
 ARROW = {
@@ -88,9 +109,7 @@ class Server:
     """The server and database that some options name. `owner`: for messages; `code`: of its errors."""
 
     def __init__(self, options: Options, owner: str, code: str) -> None:
-        if not _INSTALLED:
-            hint = "pip install 'penstock[postgres]'"
-            raise PenstockError("P0208", f"{options.owner} needs the package psycopg", hint=hint)
+        _check_installed(options.owner)
         self._options = options
         self._owner = owner
         self._code = code
@@ -138,20 +157,15 @@ class Server:
 
     def _conninfo(self) -> str:
         options = self._options
-        parameters: dict[str, str | None] = {key.name: options.text(key) for key in _LIBPQ if options.has(key)}
+        parameters = connection_parameters(options)
         password = secret(options, "password")
-        address = reveal(options.text(_URL))
         if password is not None:
-            parameters["password"] = reveal(password)
-        if address is None or parameters.get("password", "") is None:
-            hint = "set password_env or password_file"
-            raise PenstockError("P0409", f"{options.owner}: its password is not known in this process", hint=hint)
+            parameters["password"] = _revealed(options, password)
         parameters |= {"application_name": "penstock", "options": _SETTINGS, "client_encoding": "utf8"}
         try:
-            return psycopg.conninfo.make_conninfo(address, **parameters)
+            return psycopg.conninfo.make_conninfo("", **parameters)
         except psycopg.Error:
-            redacted_address = redacted_text(address)
-            raise PenstockError("P0208", f"{options.owner}: option url cannot be '{redacted_address}'") from None
+            raise PenstockError("P0208", f"{options.owner}: libpq cannot read the options") from None
 
     def _unreachable(self, error: psycopg.Error) -> Exception:
         server_message = self._server_message(error)
@@ -178,9 +192,59 @@ class Server:
         if error.diag.message_detail:
             text += f" ({error.diag.message_detail})"
         text = redacted_text(" ".join(text.split()))
-        for password in (reveal(self._options.text("password")), secret(self._options, "password")):
-            text = text.replace(password, "***") if password else text
+        secrets = [reveal(self._options.text("password")), secret(self._options, "password")]
+        secrets += [value for key, value in connection_parameters(self._options).items() if key in SECRETS]
+        for password in secrets:
+            text = text.replace(password, BLOT) if password else text
         return text[:400]
+
+
+def connection_parameters(options: Options) -> dict[str, str]:
+    """Return libpq's parameters, those of the url and of the options beside it, as libpq reads them; the option
+    `password` is not among them.
+
+    Where a host is named, all of what leads to it is there, so that no variable of the environment does.
+
+    Raises:
+        PenstockError: P0208, the url cannot be read or psycopg is not installed; P0409, its password was dropped.
+    """
+    parameters: dict[str, str] = {}
+    if options.has(_URL):
+        _check_installed(options.owner)
+        try:
+            parameters = _parsed(_revealed(options, options.text(_URL)))
+        except ValueError as error:
+            raise PenstockError("P0208", f"{options.owner}: option url is not {error}") from None
+    parameters.update({key.name: options.text(key) for key in _LIBPQ if options.has(key)})
+    if parameters.get("host") or parameters.get("hostaddr"):
+        named = {"host": "", "hostaddr": "", "port": ""} | parameters
+        parameters |= {**named, "port": named["port"] or os.environ.get("PGPORT") or _PORT}
+    return parameters
+
+
+def addresses_of(parameters: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return (host, port) of all hosts, addresses and folders of sockets that may be connected to; none where the
+    environment says it."""
+    hosts, addresses = ([] if not (text := parameters.get(key)) else text.split(",") for key in ("host", "hostaddr"))
+    ports = parameters.get("port", "").split(",")
+    count = max(len(hosts), len(addresses))
+    ports = [port or _PORT for port in (ports * count if len(ports) == 1 else ports)]
+    if any(len(one) not in (0, count) for one in (hosts, addresses)) or len(ports) < count:
+        return [("", "")]  # libpq refuses it
+    return [*zip(hosts, ports, strict=False), *zip(addresses, ports, strict=False)]
+
+
+def _revealed(options: Options, text: str) -> str:
+    value = reveal(text)
+    if value is None:
+        hint = "set password_env or password_file"
+        raise PenstockError("P0409", f"{options.owner}: its password is not known in this process", hint=hint)
+    return value
+
+
+def _check_installed(owner: str) -> None:
+    if not _INSTALLED:
+        raise PenstockError("P0208", f"{owner} needs the package psycopg", hint="pip install 'penstock[postgres]'")
 
 
 def database_of(options: Options) -> tuple[str, ...]:
@@ -190,15 +254,12 @@ def database_of(options: Options) -> tuple[str, ...]:
     """
     parameters = {"host": os.environ.get("PGHOST", ""), "port": os.environ.get("PGPORT", "")}
     parameters["dbname"] = os.environ.get("PGDATABASE", "")
-    address = reveal(options.text(_URL))
-    if address and _INSTALLED:
-        try:
-            parameters.update({k: str(v) for k, v in psycopg.conninfo.conninfo_to_dict(address).items()})
-        except psycopg.Error:
-            return ("", address)  # opening it will say what is wrong
-    parameters.update({key.name: options.text(key) for key in _LIBPQ if options.has(key)})
+    try:
+        parameters |= connection_parameters(options)
+    except PenstockError:
+        return ("", options.text(_URL))  # opening it will say what is wrong
     host = "localhost" if parameters["host"] in ("", "127.0.0.1", "::1") else parameters["host"].lower()
-    return (f"{host}:{parameters['port'] or 5432}", parameters["dbname"] or parameters.get("user", ""))
+    return (f"{host}:{parameters['port'] or _PORT}", parameters["dbname"] or parameters.get("user", ""))
 
 
 def only_row(cursor: psycopg.Cursor) -> psycopg.rows.TupleRow:

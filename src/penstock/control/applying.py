@@ -25,7 +25,7 @@ from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, command_of, default_sink, first_error, restored, settings_of
 from penstock.control.repair import accepted, change_with_paused, pause, paused_numbers, with_paused
-from penstock.control.row_changes import post_rows
+from penstock.control.row_changes import check_update, post_rows
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject
 from penstock.control.transactions.backlog import AcceptedItem, Backlog, dependents, waiting_behind
 from penstock.control.transactions.draft import Draft
@@ -317,8 +317,9 @@ class Applier:
         for row, source in _rows_of(transaction, registry, static=False):
             if self._posted.has(row.source, _key(row)) or row.text[:6].upper() == "INSERT":
                 continue
-            if not isinstance(self._command(transaction, row, registry), InsertRows):
-                self._engine.updates(self._posted.source(source, row.source))
+            command = self._command(transaction, row, registry)
+            if not isinstance(command, InsertRows):
+                check_update(self._posted, source, row.source, command, self._engine.updates)
 
     def _post(self, transaction: Transaction, registry: Registry, static: bool) -> list[tuple[int, str]]:
         """Carry out the statements of a transaction that change rows; return the posts. static: those of relations that

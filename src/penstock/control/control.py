@@ -109,7 +109,7 @@ class Control:
 
     def submit(
         self, script: str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM, key: str | None = None,
-        wait: bool = True, timeout: float | None = None,
+        wait: bool = True, timeout: float | None = None, dry: bool = False,
     ) -> list[StatementOutcome]:  # fmt: skip
         """Execute a script as one transaction; return the outcome of each statement.
 
@@ -118,12 +118,15 @@ class Control:
             key: idempotency key: a second script with it gets the outcomes of the first.
             wait: until it has been applied, or its queries read their past (HYDRATING); otherwise until it is accepted.
             timeout: seconds to wait; commands that have not been applied by then are PENDING and go on.
+            dry: only find what would be refused.
 
         Raises:
             ScriptErrors, PenstockError: nothing has been changed.
         """
         given = _checked(settings)
-        request = PostedScript(parse_commands(script), given, who, key, digest(script, given))
+        commands = parse_commands(script)
+        commands = replace(commands, rolled_back=commands.rolled_back or dry)
+        request = PostedScript(commands, given, who, None if dry else key, digest(script, given))
         return self._outcome_of(request, wait, timeout)
 
     def check(self, script: str, file: str | None = None) -> CheckedScript:

@@ -3,12 +3,17 @@
 An UPDATE or DELETE is evaluated against the content of the relation at the moment it is applied, and becomes updates at
 one instant: the rows go with `-`, and come with `+` as they are then. A relation without operations gets the rows as
 they are, which replace those of their keys.
+
+A row without a timestamp is malformed whatever comes before it, and is refused before it is added. Whether one is late
+depends on the rows before it, of which some may not have been read: the late rows that are counted are a part of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
@@ -18,8 +23,8 @@ from penstock.errors import PenstockError
 from penstock.expressions.evaluate import evaluate, mask
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
 from penstock.physical.elements import Elements, concat, empty
-from penstock.physical.execution.ingest import stamp
-from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.execution.ingest import StampedRows, stamp
+from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.runtime.live.history import folded
 from penstock.types import END
 
@@ -48,14 +53,40 @@ def post_rows(
         rows = _table(source, command)
         count: int = rows.num_rows
     else:
-        updates = known(posted.source(source, number))
-        if updates is None:
-            present = content(source, posted.table(source, number))
-        else:
-            present = folded(source, concat([*updates] or [empty(source.columns.types)]), END)
-        rows, count = _updates(source, present, command)
+        rows, count = _changed(posted, source, number, command, known)
     posted.post(source, number, rows, key, same=True)
     return count
+
+
+def check_update(
+    posted: PostedRows, source: Source, number: int, command: UpdateRows | DeleteRows,
+    known: Callable[[Source], Sequence[Elements] | None],
+) -> None:  # fmt: skip
+    """Check a statement that changes rows before it is carried out; the arguments are those of `post_rows`. Raise
+    PenstockError where the rows cannot be read, or P0414 where one would have no timestamp."""
+    if isinstance(command, UpdateRows) and source.timestamp in [position for position, _ in command.assignments]:
+        check_rows(source, _changed(posted, source, number, command, known)[0], "UPDATE")
+    else:
+        known(posted.source(source, number))
+
+
+def _changed(
+    posted: PostedRows, source: Source, number: int, command: UpdateRows | DeleteRows,
+    known: Callable[[Source], Sequence[Elements] | None],
+) -> tuple[pa.Table, int]:  # fmt: skip
+    updates = known(posted.source(source, number))
+    if updates is None:
+        present = content(source, posted.table(source, number))
+    else:
+        present = folded(source, concat([*updates] or [empty(source.columns.types)]), END)
+    return _updates(source, present, command)
+
+
+def check_insert(source: Source, command: InsertRows) -> None:
+    """Raise PenstockError P0210 or P0414 for an INSERT whose rows would not be taken."""
+    if source.primary_key:
+        check_keys(source, command)
+    check_rows(source, _table(source, command), "INSERT")
 
 
 def check_keys(source: Source, command: InsertRows, present: pa.Table | None = None) -> None:
@@ -130,3 +161,51 @@ def _updates(source: Source, rows: Elements, command: UpdateRows | DeleteRows) -
     if isinstance(command, UpdateRows):
         parts.append(pa.Table.from_arrays(changed, names=names))
     return pa.concat_tables(parts), int(chosen.signs.sum())
+
+
+# --- what is wrong with rows before they are read
+
+
+def row_faults(source: Source, rows: pa.Table) -> dict[int, str]:
+    """Return why rows are malformed, whatever comes before them, by position. rows: with all declared columns."""
+    found = _stamped(source, rows, NOTHING)
+    return dict(zip(found.unusable.tolist(), found.reasons, strict=True))
+
+
+def late_rows(source: Source, rows: pa.Table, heartbeat: int | None) -> int:
+    """Return how many rows are late for sure: behind the heartbeat of their source, or behind rows before them. What
+    has not been read of the source may make more of them late.
+
+    Args:
+        heartbeat: up to which tick the elements of the source are complete; None where it has none yet.
+    """
+    return len(_stamped(source, rows, NOTHING if heartbeat is None else heartbeat).late)
+
+
+def check_rows(source: Source, rows: pa.Table, statement: str) -> None:
+    """Raises PenstockError P0414 for rows that would become dead letters. statement: such as `INSERT`."""
+    faults = row_faults(source, rows)
+    if not faults:
+        return
+    row = min(faults)
+    message = f"row {row + 1} of the {statement} cannot be a row of {source.name}: {faults[row]}"
+    names = [source.columns[i].name for i in (source.timestamp, source.operation) if i is not None]
+    hint = f"no row was changed; each needs {' and '.join(names)}" if names else "no row was changed"
+    raise PenstockError("P0414", message, hint=hint)
+
+
+def without_faults(rows: pa.Table, faults: dict[int, str]) -> pa.Table:
+    """Return the rows that are not malformed."""
+    kept = np.ones(rows.num_rows, dtype=bool)
+    kept[list(faults)] = False
+    return rows.filter(pa.array(kept))
+
+
+def _stamped(source: Source, rows: pa.Table, beat: int) -> StampedRows:
+    # How far ahead a row is depends on the rows before it.
+    alone = replace(source, ahead=None)
+    columns = tuple(range(len(source.columns)))
+    batches = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+    return stamp(
+        alone, batches[0], columns, columns, SourceProgress(beat=beat), 0 if source.timestamp is None else None
+    )

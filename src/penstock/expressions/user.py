@@ -19,7 +19,7 @@ import pickle
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -327,6 +327,9 @@ def load(reference: str, folder: str | None = None) -> Any:
             hint = modules.hidden(module_name, getattr(module, "__file__", None), folders) or nearest(path, names)
             raise PenstockError("P0221", f"module {module_name} has no {path}", hint=hint)
         found = getattr(found, part)
+        if isinstance(found, ModuleType):
+            message = f"{part} in {reference!r} is a module of its own"
+            raise PenstockError("P0221", message, hint=f"write '{found.__name__}:name'")
     return found
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.control.script import placed_at
+from penstock.errors import PenstockError
 from penstock.language.commands import (
     AlterQuery,
     AlterSource,
@@ -82,12 +84,19 @@ class StatementAccess:
         """
         parsed = parse_script(script)
         for statement in parsed.statements:
-            caller.need(role_of(statement), f"for {kind_of(parsed.source.slice(statement.span))}")
-            if isinstance(statement, CreateFunction):
-                self.policy.check_function(statement.name.text, statement.body)
-            elif isinstance(statement, SetSetting):
-                self.policy.check_setting(statement.name.text)
+            with placed_at(parsed.source, statement.span):
+                caller.need(role_of(statement), f"for {kind_of(parsed.source.slice(statement.span))}")
+                self._check_statement(statement)
         return parsed.statements
+
+    def _check_statement(self, statement: Statement) -> None:
+        if isinstance(statement, CreateFunction):
+            self.policy.check_function(statement.name.text, statement.body)
+        elif isinstance(statement, SetSetting):
+            self.policy.check_setting(statement.name.text)
+        elif isinstance(statement, ExplainStatement) and statement.analyze is not None:
+            hint = "penstock explain script.cql --analyze runs it over inputs that end; tap an edge to see rows here"
+            raise PenstockError("P0702", "EXPLAIN ANALYZE is not carried out by this server", hint=hint)
 
     def check_command(self, command: Command, caller: Caller) -> None:
         """Raises PenstockError P0805 for a command that reaches what the server does not allow, P0802 for one that the

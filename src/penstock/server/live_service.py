@@ -24,7 +24,7 @@ from penstock.control.outcomes import CommandOutcome, CommandState, Principal, S
 from penstock.control.registry import quoted
 from penstock.control.script import placed_in
 from penstock.control.transactions.listing import ListedQuery
-from penstock.errors import PenstockError, Position, ScriptErrors, nearest
+from penstock.errors import PenstockError, nearest
 from penstock.language.commands import (
     Cancel,
     Describe,
@@ -37,7 +37,7 @@ from penstock.language.commands import (
     Unchanged,
 )
 from penstock.language.parse import parse_script
-from penstock.language.statements import CancelStatement, SubscribeStatement, TransactionStatement
+from penstock.language.statements import CancelStatement, SubscribeStatement
 from penstock.redaction import redacted_text
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.watching.prometheus import metrics_text
@@ -68,6 +68,7 @@ from penstock.server.statements.listed_views import (
     bound_query,
     moment,
     plan_change_text,
+    posted,
     query_view,
     shown_queries,
     shown_tick,
@@ -123,11 +124,11 @@ class LiveService:
             self._access.policy.check_setting(name)
         if request.is_whole:
             return self._applied(request)
-        if request.dry:
-            return self._checked(request, any(isinstance(one, TransactionStatement) for one in statements))
         if len(statements) > 1 and any(isinstance(one, SubscribeStatement) for one in statements):
             message = "SUBSCRIBE is answered with rows as they come, so it is a script of its own"
             raise PenstockError("P0732", message, hint="send the other statements before it")
+        if request.dry:
+            return self._checked(request)
         if statements and all(isinstance(one, CancelStatement) for one in statements):
             # Nothing has to be bound, so nothing waits for commands in hand.
             return self._cancelled([one for one in statements if isinstance(one, CancelStatement)], request)
@@ -160,21 +161,25 @@ class LiveService:
         warnings = tuple(warning for one in outcomes for warning in one.warnings)
         return ScriptReply(tuple(replies), warnings, any(reply.state in _UNFINISHED for reply in replies))
 
-    def _checked(self, request: ScriptRequest, is_transaction: bool) -> ScriptReply:
-        """Bind a script as a transaction that is rolled back."""
-        if is_transaction:
-            hint = "leave out BEGIN and COMMIT: a script is one transaction"
-            raise PenstockError("P0732", "a transaction cannot be checked alone", hint=hint)
-        text = f"BEGIN;\n{request.text}\n;ROLLBACK"
-        try:
-            outcomes = self._control.submit(text, request.settings, _principal(request.caller))
-        except ScriptErrors as errors:
-            raise ScriptErrors([_one_line_up(error) for error in errors.errors]) from None
-        except PenstockError as error:
-            raise _one_line_up(error) from None
-        replies = tuple(self._check_reply(one, i < COMPARED) for i, one in enumerate(outcomes))
-        warnings = (replace(one, position=_above(one.position)) for outcome in outcomes for one in outcome.warnings)
-        return ScriptReply(replies, tuple(warnings))
+    def _checked(self, request: ScriptRequest) -> ScriptReply:
+        """Find what would be refused of a script, as far as that can be told before it is executed."""
+        outcomes = self._control.submit(request.text, request.settings, _principal(request.caller), dry=True)
+        replies: list[StatementReply] = []
+        for place, one in enumerate(outcomes):
+            with placed_in(request.text, one.text):
+                self._check_answer(one, request)
+            replies.append(self._check_reply(one, place < COMPARED))
+        return ScriptReply(tuple(replies), tuple(warning for one in outcomes for warning in one.warnings))
+
+    def _check_answer(self, one: StatementOutcome, request: ScriptRequest) -> None:
+        """Raises what a statement would be refused with that is no command."""
+        command = one.command
+        if isinstance(command, Cancel):
+            self._running.known(command.id, request.caller)
+        elif isinstance(command, Subscribe) and isinstance(command.query, str):
+            self._subscribed(command, one.text, request).close()
+        elif isinstance(command, Subscribe):
+            self._check_temporary(request)
 
     def _check_reply(self, one: StatementOutcome, compare: bool = False) -> StatementReply:
         query = query_of_command(one.command)
@@ -211,11 +216,6 @@ class LiveService:
             lines = [f"{name} {type_}" for name, type_ in command.columns]
             text = "\n".join([f"{command.kind} {command.name}", *lines, redacted_text(command.text)])
         elif isinstance(command, ExplainCommand):
-            if command.kind is ExplainKind.ANALYZE:
-                hint = (
-                    "penstock explain script.cql --analyze runs it over inputs that end; tap an edge to see rows here"
-                )
-                raise PenstockError("P0702", "EXPLAIN ANALYZE is not carried out by this server", hint=hint)
             if command.kind is ExplainKind.START:
                 text = self._side.explain_start(command.query)
             elif command.kind is ExplainKind.SHARING:
@@ -296,15 +296,19 @@ class LiveService:
         else:
             source = self._of_temporary(wanted, request)
         subscription = RunningSubscription(self._running, text, request.caller, source)
-        request.left.when_set(subscription.close)
+        request.left.when_set(subscription.cancel)
         return subscription
 
-    def _of_temporary(self, wanted: ResultRequest, request: ScriptRequest) -> ResultSource:
-        """Register the query of a SUBSCRIBE; return its results from the first on."""
+    def _check_temporary(self, request: ScriptRequest) -> None:
+        """Raises PenstockError P0802, P0712 for a SUBSCRIBE to a query of its own."""
         request.caller.need(AccessRole.CONTROL, "to subscribe to a query that is not registered")
         if request.cursor is not None:
             hint = "register it with CREATE QUERY to continue after a lost connection"
             raise PenstockError("P0712", "a query that ends with its subscription has no cursors", hint=hint)
+
+    def _of_temporary(self, wanted: ResultRequest, request: ScriptRequest) -> ResultSource:
+        """Register the query of a SUBSCRIBE; return its results from the first on."""
+        self._check_temporary(request)
         parsed = parse_script(request.text)
         (statement,) = (one for one in parsed.statements if isinstance(one, SubscribeStatement))
         assert statement.query is not None, "it has no name"
@@ -396,8 +400,9 @@ class LiveService:
         return found
 
     def post(self, name: str, rows: pa.Table, key: str | None, caller: Caller) -> RowsPosted:
+        source, beats = self.declaration(name), self._control.version().sources
         added = self._control.insert(name, rows, key, _principal(caller))
-        return RowsPosted(rows.num_rows, repeated=not added)
+        return posted(source, rows, beats.get(source.name.lower()), added)
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
         return [_command_view(*one) for one in self._control.commands(after, limit)]
@@ -464,8 +469,6 @@ class LiveService:
     def list_sessions(self, sessions: Callable[[], Sequence[SessionFact]]) -> None:
         self._sessions.append(sessions)
 
-    # -- events ------------------------------------------------------------------------------------------------
-
     def events(self) -> LiveEvents:
         return self._listeners.begin()
 
@@ -487,13 +490,3 @@ def _principal(caller: Caller) -> Principal:
 
 def _on_one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _above(position: Position) -> Position:
-    return replace(position, line=max(1, position.line - 1))
-
-
-def _one_line_up(error: PenstockError) -> PenstockError:
-    """Return an error of a script that stood one line lower."""
-    position = None if error.position is None else _above(error.position)
-    return PenstockError(error.code, error.message, position, error.hint)

@@ -166,10 +166,19 @@ class ServerEvent:
 
 @dataclass(frozen=True)
 class RowsPosted:
-    """Rows that are durable. repeated: the idempotency key was known, nothing was added."""
+    """Rows that are durable.
+
+    Args:
+        repeated: the idempotency key was known, nothing was added.
+        late: how many of the rows are late for sure, and become dead letters.
+        complete_to: the instant up to which the elements of the source were complete, by which that is known; None
+            where none of them had been read, or the source has no time.
+    """
 
     rows: int
     repeated: bool = False
+    late: int = 0
+    complete_to: str | None = None
 
 
 class EndOfResults(Exception):

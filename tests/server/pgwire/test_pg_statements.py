@@ -260,6 +260,36 @@ def test_a_statement_ends_after_the_time_of_its_client(pg: RunningPg) -> None:
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
+@pytest.mark.parametrize("statement", ["SUBSCRIBE TO warm", "SUBSCRIBE TO (SELECT room FROM readings [NOW])"])
+@pytest.mark.parametrize("milliseconds", [1, 60])
+def test_a_subscription_that_is_over_in_time_is_no_success(pg: RunningPg, statement: str, milliseconds: int) -> None:
+    """Its rows have not ended: 57014 and P0725, whichever statement reads them."""
+    timeout = f"SET statement_timeout TO {milliseconds}"
+    with pg.connect() as connection:
+
+        def copied() -> None:
+            with connection.cursor().copy(f"COPY ({statement}) TO STDOUT") as copy:
+                list(copy)
+
+        def fetched() -> None:
+            connection.execute("SET statement_timeout TO 0")
+            connection.execute("BEGIN")
+            connection.execute(f"DECLARE c CURSOR FOR {statement}")
+            connection.execute(timeout)
+            connection.execute("FETCH 1 FROM c")
+
+        ways = (copied, fetched, lambda: connection.execute(statement),
+                lambda: connection.execute(statement, prepare=True))  # fmt: skip
+        for read in ways:
+            connection.execute(timeout)
+            with pytest.raises(psycopg.errors.QueryCanceled, match="P0725"):
+                read()
+            connection.execute("ROLLBACK")
+        connection.execute("SET statement_timeout TO 0")
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+    assert pg.door.subscriptions == 0
+
+
 def test_the_signature_of_a_binary_copy_comes_with_the_first_row(raw: RawClient) -> None:
     """ADBC's driver reads a row from the message that begins with it."""
     signature, end = b"PGCOPY\n\xff\r\n\0" + b"\0" * 8, b"\xff\xff"

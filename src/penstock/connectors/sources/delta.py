@@ -55,7 +55,7 @@ _TIMESTAMP = Option(
 )
 _STARTING = Option(
     "starting",
-    ValueType("number of a version, or `latest`", _start, str),
+    ValueType("number of a version, or `latest`", _start, str, names_nothing=True),
     "the version to begin with",
     "0",
     applies=Applies.TIMED,

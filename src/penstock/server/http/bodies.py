@@ -7,8 +7,9 @@ buffers) a few bytes may stand for any number of rows.
 
 from __future__ import annotations
 
+import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +18,11 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import Rejected
 from penstock.connectors.sources.formats import cells
-from penstock.connectors.sources.formats.base import whole_file
+from penstock.connectors.sources.formats.base import rejection, whole_file
 from penstock.connectors.sources.formats.csv import CsvFormat
 from penstock.connectors.sources.formats.json import JsonFormat
 from penstock.connectors.sources.formats.keys import folded, unknown_name
+from penstock.control.row_changes import row_faults, without_faults
 from penstock.redaction import redacted_text
 from penstock.server.http.formats import BodyFormat
 from penstock.server.http.gate import too_large
@@ -53,8 +55,11 @@ def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int, stric
             413 beyond the limit.
     """
     if form is BodyFormat.ARROW:
-        return ParsedBody(_declared(_arrow_table(body, limit), source, strict))
-    posted = _parsed(body, _TEXTS[form](source, strict=strict), source)
+        posted = ParsedBody(_declared(_arrow_table(body, limit), source, strict))
+        posted = _without_faults(posted, source, range(1, posted.rows.num_rows + 1))
+    else:
+        posted = _parsed(body, _TEXTS[form](source, strict=strict), source)
+        posted = _without_faults(posted, source, _lines(body, form is BodyFormat.CSV, posted))
     if posted.malformed and (source.on_error is OnError.FAIL or not posted.rows.num_rows):
         first = posted.malformed[0]
         place = "" if first.line is None else f"record in line {first.line}: "
@@ -75,6 +80,31 @@ def _parsed(body: bytes, reader: JsonFormat | CsvFormat, source: Source) -> Pars
             batches.append(part.batch)
             malformed += part.rejected
     return ParsedBody(pa.Table.from_batches(batches, _schema(source)), tuple(malformed))
+
+
+def _without_faults(posted: ParsedBody, source: Source, lines: Sequence[int | None]) -> ParsedBody:
+    """Return a body without the rows that would become dead letters; they are malformed records. lines: of rows."""
+    faults = row_faults(source, posted.rows)
+    if not faults:
+        return posted
+    rows = posted.rows
+    names = [source.columns[i].name for i in (source.timestamp, source.operation) if i is not None]
+    malformed = [*posted.malformed]
+    for row, reason in faults.items():
+        shown = json.dumps(rows.slice(row, 1).to_pylist()[0], default=str, ensure_ascii=False)
+        malformed.append(
+            rejection("", lines[row], shown, f"{reason} (column {' or '.join(names)})" if names else reason)
+        )
+    malformed.sort(key=lambda one: one.line or 0)
+    return ParsedBody(without_faults(rows, faults), tuple(malformed))
+
+
+def _lines(body: bytes, header: bool, posted: ParsedBody) -> Sequence[int | None]:
+    """Return the line of each row of a text; None for all where a record may have several lines."""
+    lines = [number for number, line in enumerate(body.split(b"\n"), 1) if line.strip()][1 if header else 0 :]
+    rejected = {one.line for one in posted.malformed}
+    kept = [number for number in lines if number not in rejected]
+    return kept if len(kept) == posted.rows.num_rows else [None] * posted.rows.num_rows
 
 
 def _schema(source: Source) -> pa.Schema:

@@ -289,12 +289,16 @@ class RejectedRecord(BaseModel):
 
 
 class PostedDocument(BaseModel):
-    """Rows that are durable now. malformed: number of records that are not among them; rejected: the first of these."""
+    """Rows that are durable now. malformed: number of records that are not among them; rejected: the first of these;
+    late: number of rows that are late for sure; complete_to: the instant up to which the source was complete, by which
+    that is known. What has not been read yet of the source may make more rows late."""
 
     rows: int
     repeated: bool
     malformed: int
     rejected: list[RejectedRecord]
+    late: int
+    complete_to: str | None
 
 
 class SessionDocument(BaseModel):

@@ -70,8 +70,9 @@ async def post(
             for one in posted.malformed[:_LISTED]
         ]
         return PostedDocument(
-            rows=durable.rows, repeated=durable.repeated, malformed=len(posted.malformed), rejected=listed
-        )
+            rows=durable.rows, repeated=durable.repeated, malformed=len(posted.malformed), rejected=listed,
+            late=durable.late, complete_to=durable.complete_to,
+        )  # fmt: skip
 
     document = await door.posting(added)
     if document.malformed:

@@ -260,7 +260,9 @@ class Executor:
             self._door.close_stream()
             raise
         door = self._door
-        return StreamRows(reply.results, door.streaming, left, door.closing.is_set, door.close_stream)
+        return StreamRows(
+            reply.results, door.streaming, left, door.closing.is_set, door.close_stream, self.interruption
+        )  # fmt: skip
 
     async def _rows_of(self, query: Statement, values: Values, left: Cancellation) -> RowSource:
         """Return the rows of a query inside of another statement."""

@@ -10,7 +10,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.results.cancellation import Cancellation, cancelled
+from penstock.errors import PenstockError
+from penstock.results.cancellation import Cancellation
 from penstock.server.pgwire.protocol import messages
 from penstock.server.pgwire.protocol.errors import PROTOCOL, SHUTDOWN, Fatal, WireError
 from penstock.server.pgwire.values.encoding import encoded
@@ -84,15 +85,18 @@ class StreamRows:
         run: calls the source in a thread.
         is_closing: whether the server ends.
         closed: is called once at the end.
+        interruption: returns the error of the statement that is ended from outside.
     """
 
     def __init__(
         self, source: ResultSource, run: Callable[[Callable[[], ResultPart | None]], Awaitable[ResultPart | None]],
         left: Cancellation, is_closing: Callable[[], bool], closed: Callable[[], None],
+        interruption: Callable[[], PenstockError],
     ) -> None:  # fmt: skip
         self.columns = columns_of(source.schema)
         self._source, self._run, self._left, self._is_closing = source, run, left, is_closing
         self._closed: Callable[[], None] | None = closed
+        self._interruption = interruption
         self._ready: deque[pa.RecordBatch] = deque()
         self._ended = False
 
@@ -109,15 +113,22 @@ class StreamRows:
             if self._ended:
                 return None
             if self._left.is_set():
-                raise cancelled()
+                raise self._interruption()
             if self._is_closing():
                 raise Fatal(SHUTDOWN, "the server ends; the rows go on after its next start")
             pause = WAIT if seconds is None else min(WAIT, seconds)
             try:
                 part = await self._run(partial(self._source.next, pause))
             except EndOfResults:
+                # A subscription that is closed from outside has no more rows either, and has not ended.
+                if self._left.is_set():
+                    raise self._interruption() from None
                 self._ended = True
                 return None
+            except PenstockError:
+                if self._left.is_set():
+                    raise self._interruption() from None
+                raise
             if part is not None and part.rows.num_rows:
                 self._ready.append(part.rows)
             elif seconds is not None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+import pyarrow as pa
+
 from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import missing_rows
+from penstock.connectors.sources.memory import typed_table
 from penstock.control.engine import EngineVersion
+from penstock.control.row_changes import late_rows
 from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
 from penstock.control.versions import with_plan
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.redaction import redacted_text
-from penstock.server.service import QueryView, StatementView, UnboundView
+from penstock.server.service import QueryView, RowsPosted, StatementView, UnboundView
 from penstock.server.statements.running_statements import RunningStatement
 from penstock.types import TimeDomain, type_name
 
@@ -101,6 +106,15 @@ def moment(microseconds: int) -> str:
 def shown_tick(domain: TimeDomain | None, tick: int | None) -> str | None:
     """Return a tick as its time domain shows it, None where it is not known."""
     return None if domain is None or tick is None else domain.show(tick)
+
+
+def posted(source: Source, rows: pa.Table, beat: int | None, added: bool) -> RowsPosted:
+    """Return the answer to a post. beat: up to which tick the source was complete before it; added: whether the post
+    was new."""
+    if source.timestamp is None:
+        return RowsPosted(rows.num_rows, not added)
+    late = late_rows(source, typed_table(source, rows), beat) if added else 0
+    return RowsPosted(rows.num_rows, not added, late, shown_tick(source.domain, beat))
 
 
 def plan_change_text(one: ListedQuery) -> str:

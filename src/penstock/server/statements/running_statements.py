@@ -75,7 +75,13 @@ class RunningStatements:
             return list(self._running.values())
 
     def cancel(self, id_: str, caller: Caller) -> RunningStatement:
-        """End a statement; return it.
+        """End a statement; return it. Raises as `known`."""
+        one = self.known(id_, caller)
+        one.cancellation.set()
+        return one
+
+    def known(self, id_: str, caller: Caller) -> RunningStatement:
+        """Return a statement that a caller may end.
 
         Raises:
             PenstockError: P0201 where none with this id runs, P0802 for one of another token without the role control.
@@ -87,7 +93,6 @@ class RunningStatements:
             raise PenstockError("P0201", f"no statement {id_[:100]!r} runs", hint=hint)
         if one.caller.name != caller.name:
             caller.need(AccessRole.CONTROL, "to cancel a statement of another token")
-        one.cancellation.set()
         return one
 
 
@@ -134,6 +139,11 @@ class RunningSubscription:
         listening.callback(end)
         listening.enter_context(self._cancellation.ending(listener))
         return listening.close
+
+    def cancel(self) -> None:
+        """End it from outside: whoever reads it hears that it was cancelled, and not that its rows have ended."""
+        self._cancellation.set()
+        self.close()
 
     def close(self) -> None:
         self._statements.end(self._statement)
