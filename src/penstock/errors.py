@@ -135,10 +135,19 @@ def as_name(name: str) -> str:
     return name if is_word else "`" + name.replace("`", "``") + "`"
 
 
+#: How a server changes what is declared, by kind.
+_ALTERED = {
+    "QUERY": "a server changes it by ALTER QUERY {} AS SELECT ...; otherwise ",
+    "STREAM": "a server changes its attributes by ALTER STREAM {} SET (...); otherwise ",
+    "RELATION": "a server changes its attributes by ALTER RELATION {} SET (...); otherwise ",
+}
+
+
 def instead_of_taken(known: str, name: str, kind: str) -> str:
     """Return the hint for a CREATE of a `kind`, such as QUERY, whose name a `known` has."""
     replaced = f", CREATE OR REPLACE {kind}" if known == kind else ""
-    return f"DROP {known} {as_name(name)} first{replaced}, or choose another name"
+    altered = _ALTERED.get(kind, "").format(as_name(name)) if known == kind else ""
+    return f"{altered}DROP {known} {as_name(name)} first{replaced}, or choose another name"
 
 
 def malformed_rows(count: int, source: str) -> str:

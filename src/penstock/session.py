@@ -16,6 +16,17 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.statistics import Statistics, known_statistics
+from penstock.connectors.arguments import (
+    Named,
+    names_argument,
+    position_of,
+    script_argument,
+    table_argument,
+    text_argument,
+    ticks_of,
+    timestamp_of,
+    type_of,
+)
 from penstock.connectors.sinks.memory import collected
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
@@ -32,7 +43,7 @@ from penstock.redaction import redacted_text
 from penstock.runtime.local.explain import explain, export_plan
 from penstock.settings import Settings
 from penstock.temporary import discard, removed_after, temporary_folder
-from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit
+from penstock.types import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +76,9 @@ class Session:
     def __init__(
         self, spark: SparkSession | None = None, settings: Settings | None = None, master: str | None = None
     ) -> None:
+        if not isinstance(settings, Settings | None):
+            hint = "session.execute('SET shards = 3') sets one"
+            raise PenstockError("P0203", f"settings: expected Settings, not {type_of(settings)}", hint=hint)
         self.catalog = Catalog()
         self.settings = settings or Settings()
         self._spark = spark
@@ -88,12 +102,12 @@ class Session:
     @property
     def sources(self) -> dict[str, SourceHandle]:
         """Return the declared streams and relations, by name."""
-        return {source.name: self._source(source) for source in self.catalog.sources.values()}
+        return Named("source", {one.name: self._source(one) for one in self.catalog.sources.values()})
 
     @property
     def queries(self) -> dict[str, QueryHandle]:
         """Return the declared queries, by name."""
-        return {query.name: QueryHandle(self, query) for query in self.catalog.queries.values()}
+        return Named("query", {one.name: QueryHandle(self, one) for one in self.catalog.queries.values()})
 
     # -- declaring ---------------------------------------------------------------------------------------------
 
@@ -113,7 +127,7 @@ class Session:
     def select(self, text: str) -> Snapshot:
         """Return the answer of a one-time query: its rows at one instant, after its sources have been read to their
         ends in this process. Raises ScriptErrors, and P0622 for a source without an end."""
-        return Snapshot(self._answer_once(bind_select(text, self.catalog, self.settings)))
+        return Snapshot(self._answer_once(bind_select(script_argument(text), self.catalog, self.settings)))
 
     def declare(
         self, script: str, file: str | None = None, one_time: bool = False, live: bool = False
@@ -127,7 +141,7 @@ class Session:
     def _bind(self, script: str, file: str | None, one_time: bool, live: bool) -> BoundScript:
         """Return the bound script, with its results in places of their own; `warnings` are those of this script
         then."""
-        bound = bind_script(script, self.catalog, self.settings, file, one_time, live)
+        bound = bind_script(script_argument(script), self.catalog, self.settings, file, one_time, live)
         messages = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
         errors = [message for message in messages if isinstance(message, PenstockError)]
         if errors:
@@ -139,31 +153,43 @@ class Session:
         self, name: str, df: Any, timestamp: str, unit: str = "SECOND", order_within: str | None = None,
         advance_at_most: str | None = None,
     ) -> SourceHandle:  # fmt: skip
-        """Declare a DataFrame (streaming or static) or an Arrow table as a stream. timestamp: its timestamp column;
-        unit: the unit of an integer timestamp; order_within: its slack, such as '5 SECONDS'; advance_at_most: how far
-        an element may be beyond the largest timestamp before it."""
+        """Declare a DataFrame (of Spark, streaming or static, of pandas or Polars) or an Arrow table as a stream.
+
+        Args:
+            timestamp: its timestamp column.
+            unit: the unit of an integer timestamp.
+            order_within: its slack, such as '5 SECONDS' or a timedelta.
+            advance_at_most: how far an element may be beyond the largest timestamp before it.
+        """
+        df = table_argument(text_argument(name, "the name of a stream"), df)
         columns = self._columns(name, df)
-        position, domain = _timestamp(name, columns, timestamp, unit)
-        slack = _ticks(order_within, domain) or 0
+        position, domain = timestamp_of(name, columns, timestamp, unit)
+        slack = ticks_of(order_within, "order_within", domain) or 0
         source = Source(name, True, columns, "DATAFRAME", (), position, domain, slack)
-        return self._declare(replace(source, ahead=_ticks(advance_at_most, domain)), df)
+        return self._declare(replace(source, ahead=ticks_of(advance_at_most, "advance_at_most", domain)), df)
 
     def relation(
         self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND",
         primary_key: Sequence[str] = (),
     ) -> SourceHandle:  # fmt: skip
-        """Declare a static DataFrame or Arrow table as a relation, or with `timestamp` any DataFrame as its updates;
-        operation: the column that holds `+` or `-`; primary_key: the columns that no two rows share."""
+        """Declare a static DataFrame (of Spark, pandas or Polars) or an Arrow table as a relation, or with `timestamp`
+        any DataFrame as its updates.
+
+        Args:
+            operation: the column that holds `+` or `-`.
+            primary_key: the columns that no two rows share.
+        """
+        df = table_argument(text_argument(name, "the name of a relation"), df)
         columns = self._columns(name, df)
-        key = tuple(_position(name, columns, column) for column in primary_key)
+        key = tuple(position_of(name, columns, column) for column in names_argument(primary_key, "primary_key"))
         if timestamp is None:
             if _streams(df):
                 raise PenstockError(
                     "P0209", f"relation {name}: a streaming DataFrame needs timestamp=... for its updates"
                 )
             return self._declare(Source(name, False, columns, "DATAFRAME", primary_key=key), df)
-        position, domain = _timestamp(name, columns, timestamp, unit)
-        op = None if operation is None else _position(name, columns, operation)
+        position, domain = timestamp_of(name, columns, timestamp, unit)
+        op = None if operation is None else position_of(name, columns, operation)
         if {position, op} & set(key):
             raise PenstockError("P0210", f"{name}: the timestamp and the operation are no part of a primary key")
         source = Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op, primary_key=key)
@@ -249,9 +275,9 @@ class Session:
             if self._spark is None:
                 self._spark = self._unchecked_spark = df.sparkSession
             return frames.frame_schema(name, df)
-        kind = f"{type(df).__module__}.{type(df).__name__}".removeprefix("builtins.")
-        hint = "pyarrow.Table.from_pandas(df) makes one" if kind.startswith("pandas.") else None
-        raise PenstockError("P0203", f"{name}: expected a Spark DataFrame or an Arrow table, not {kind}", hint=hint)
+        hint = "pandas.DataFrame(rows) makes one of rows" if isinstance(df, list | tuple | dict) else None
+        expected = "a frame of Spark, pandas or Polars, or an Arrow table"
+        raise PenstockError("P0203", f"{name}: expected {expected}, not {type_of(df)}", hint=hint)
 
     # -- explaining --------------------------------------------------------------------------------------------
 
@@ -278,7 +304,7 @@ class Session:
         return query_state(declared, statistics, Strategy.of(self.settings))
 
     def _query_named(self, query: str) -> Query:
-        declared = self.catalog.queries.get(query.lower())
+        declared = self.catalog.queries.get(text_argument(query, "the name of a query").lower())
         if declared is None:
             hint = nearest(query, [q.name for q in self.catalog.queries.values()])
             raise PenstockError("P0201", f"unknown query {query}", hint=hint)
@@ -286,7 +312,7 @@ class Session:
 
     def query(self, text: str) -> QueryHandle:
         """Return a handle of a query that is not declared."""
-        return QueryHandle(self, bind_query(text, self.catalog, self.settings))
+        return QueryHandle(self, bind_query(script_argument(text), self.catalog, self.settings))
 
     def statistics(self, query: Query, catalog: Catalog, settings: Settings) -> Statistics:
         """Return the statistics of the sources of `query` before it runs."""
@@ -337,7 +363,9 @@ class Session:
         while it goes on (`Run.change`).
         """
         declared = self.catalog.queries
-        chosen_queries = [declared[n.lower()] for n in queries] if queries is not None else list(declared.values())
+        chosen_queries = list(declared.values())
+        if queries is not None:
+            chosen_queries = [self._query_named(one) for one in names_argument(queries, "queries")]
         if not chosen_queries:
             raise PenstockError("P0201", "the script creates no query", hint="CREATE QUERY name INTO ... AS SELECT ...")
         from penstock.runtime.spark.launch import launch
@@ -457,41 +485,3 @@ class QueryHandle(Rows):
 
 def _streams(df: Any) -> bool:
     return bool(getattr(df, "isStreaming", False))
-
-
-def _position(name: str, columns: Schema, column: str) -> int:
-    position = columns.index(column)
-    if position is None:
-        raise PenstockError("P0202", f"{name} has no column {column}", hint=nearest(column, columns.names))
-    return position
-
-
-def _timestamp(name: str, columns: Schema, column: str, unit: str) -> tuple[int, TimeDomain]:
-    position = _position(name, columns, column)
-    kind = columns[position].type
-    if pa.types.is_timestamp(kind):
-        return position, CALENDAR
-    tick_unit = Unit.parse(unit)
-    if not pa.types.is_integer(kind) or tick_unit not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
-        raise PenstockError(
-            "P0209", f"{name}: the timestamp column {column} is {kind} with unit {unit}",
-            hint="a TIMESTAMP, or an integer with unit SECOND, MILLISECOND or MICROSECOND",
-        )  # fmt: skip
-    return position, TimeDomain(tick_unit, False)
-
-
-def _ticks(text: str | None, domain: TimeDomain) -> int | None:
-    """Return a length of time in ticks. Raises PenstockError P0102 or P0303."""
-    if text is None:
-        return None
-    ticks = domain.ticks(_interval(text))
-    if not 0 <= ticks < LONGEST_TICKS:
-        raise PenstockError("P0102", f"{text!r} is less than nothing, or longer than time lasts")
-    return ticks
-
-
-def _interval(text: str) -> Interval:
-    interval = Interval.parse(text)
-    if interval is None:
-        raise PenstockError("P0102", f"{text!r} is no interval", hint="write it as '5 SECONDS'")
-    return interval

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.cli.shell.completion import candidates
 from penstock.cli.shell.declared import Declared, declared_of, quoted
-from penstock.cli.shell.shell import Quit, Shell
+from penstock.cli.shell.shell import Quit, Shell, duration_text
 from penstock.cli.shell.sides import SessionSide
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.language import bind_script
@@ -380,3 +380,54 @@ def test_a_name_with_spaces_is_told_as_it_is_written() -> None:
     shell = Shell(SessionSide(Session()), out, io.StringIO(), OutputFormat.TABLE, told=True)
     shell.read((SCRIPT + "CREATE QUERY `a b` AS SELECT n FROM S;\n").splitlines(keepends=True), None)
     assert "`a b` is declared: SELECT * FROM `a b` shows" in out.getvalue()
+
+
+def test_rows_with_a_line_for_each_value() -> None:
+    told = Told(OutputFormat.TABLE)
+    out, err = told(SCRIPT + "\\x\nSELECT word, n AS `längster name` FROM S WHERE n IS NULL;\n\\x off\n\\x what\n")
+    assert out.startswith("row 1\nword          | b\nlängster name | NULL\n(1 row, as of ")
+    assert err.startswith("error P0101") and "expanded" not in err, "a program need not be told"
+    assert told("\\x\nSELECT word FROM S WHERE n = 99;\n")[0].startswith("(0 rows")
+    assert told("SELECT 'a\\nb' AS t FROM S WHERE n = 10;\n")[0].startswith("row 1\nt | a")
+
+
+def test_how_long_statements_take() -> None:
+    told = Told()
+    out, err = told(SCRIPT + "\\timing\nSELECT n FROM S WHERE n = 10;\nSELECT x FROM S;\n\\timing\nSELECT n FROM S;\n")
+    assert out.startswith("n\n10\n") and err.count("time: ") == 2, "also of one that fails"
+    assert duration_text(0.0123) == "12.3 ms" and duration_text(12.34) == "12.3 s"
+
+
+def test_answers_go_into_a_file(tmp_path: Path) -> None:
+    told, place = Told(), tmp_path / "ä b.csv"
+    out, err = told(
+        SCRIPT
+        + f"\\o {place}\nSELECT word FROM S WHERE n = 10;\nSELECT x FROM S;\n\\o\nSELECT n FROM S WHERE n = 10;\n"
+    )
+    assert place.read_text() == "word\na\n" and out == "n\n10\n" and "P0202" in err
+    assert "P0502" in told(f"\\o {tmp_path / 'none' / 'x'}\n")[1]
+    told(f"\\o {place}\nSELECT n FROM S WHERE n = 30;\n")
+    told.shell.finish()
+    assert place.read_text() == "n\n30\n"
+
+
+def test_a_statement_is_edited_and_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    told(SCRIPT + "SELECT word FROM S WHERE n = 10;\n")
+    editor = tmp_path / "edit"
+    editor.write_text(
+        "import pathlib, sys\np = pathlib.Path(sys.argv[-1])\np.write_text(p.read_text().replace('10', '30'))\n"
+    )
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {editor}")
+    out, _ = told("\\e\n")
+    assert out == "SELECT word FROM S WHERE n = 30;\nword\na\n"
+    assert "not changed" in told("\\e\n")[0]
+    script = tmp_path / "one.cql"
+    script.write_text("SELECT n FROM S WHERE n = 10;")
+    assert told(f"\\e {script}\n")[0].endswith("n\n30\n")
+    monkeypatch.setenv("EDITOR", f"{sys.executable} -c 'raise SystemExit(3)'")
+    assert "ended with 3" in told("\\e\n")[1]
+    for wrong in ("no-such-editor", "'"):
+        monkeypatch.setenv("EDITOR", wrong)
+        assert "the variable EDITOR" in told("\\e\n")[1]

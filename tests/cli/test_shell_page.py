@@ -73,7 +73,7 @@ def test_the_statements() -> None:
             assert shell.read(text.splitlines(keepends=True), None) and err.getvalue() == ""
             assert out.getvalue() == result
             count += 1
-    assert count == 3
+    assert count == 4
 
 
 def test_every_command_is_on_the_page() -> None:

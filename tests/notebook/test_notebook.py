@@ -20,7 +20,7 @@ import penstock
 from penstock.client import ServerClient, connect
 from penstock.errors import PenstockError
 from penstock.notebook.latest_rows import MOST_LINES, MOST_POINTS, LatestRows
-from penstock.notebook.result_view import ResultView, cell_of
+from penstock.notebook.result_view import ResultView, cell_of, chart_of
 from penstock.notebook.watching import watch
 from penstock.server.roles import AccessRole
 from tests.server.running import Running
@@ -70,6 +70,23 @@ def changes(*rows: tuple[str, str, float | None], name: str = "room") -> pa.Tabl
     celsius = pa.array([value for _, _, value in rows], pa.float64())
     return pa.table({"ts": pa.array(ticks, pa.timestamp("us", "UTC")), "op": [op for op, _, _ in rows],
                      name: [room for _, room, _ in rows], "celsius": celsius})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [([(0.0, 1.0), (60.0, 3.0)], ["1.0", "2.0", "3.0", "1970-01-01 00:00:00", "1970-01-01 00:01:00"]),
+     ([(0.0, 5.0), (1.0, 5.0)], ["5.0"]), ([(0.0, 1000.1), (1.0, 1000.3)], ["1,000.10", "1,000.20"]),
+     ([(0.0, -1e299), (1e6, 1e299)], ["0", "1970-01-12"]), ([(-1e17, 1e-299), (1e17, 2e-299)], ["e-299"]),
+     ([(5.0, 0.0)] * 2, ["0.0"])],
+)  # fmt: skip
+def test_a_chart_has_axes(points: list[tuple[float, float]], expected: list[str]) -> None:
+    found = Tags(chart_of({"hall": points}, "celsius", True))
+    assert "celsius against ts, UTC" in found.texts[-1]
+    assert all(any(text in one for one in found.texts) for text in expected), found.texts
+    assert len(set(found.texts)) == len(found.texts) or points[0] == points[1], "marks differ"
+    for numbers in re.findall(r'points="([^"]*)"', chart_of({"hall": points}, "celsius", True)):
+        for x, y in (one.split(",") for one in numbers.split()):
+            assert 0 <= float(x) <= 640 and 0 <= float(y) <= 220
 
 
 # -- plans
@@ -243,6 +260,34 @@ def test_the_results_of_a_server_are_shown(client: ServerClient) -> None:
     assert "<td>attic</td><td>23.0</td>" in shown.html and shown.views[-1].title == "warm"
     plan = client.plan("warm")
     assert plan.startswith("-- warm") and plan._repr_svg_().startswith("<svg")  # type: ignore[attr-defined]
+
+
+@pytest.mark.server
+def test_the_rows_of_a_stream_that_are_kept_come_first(client: ServerClient) -> None:
+    client.execute("CREATE QUERY each AS SELECT ISTREAM(room, celsius) FROM readings [NOW]")
+    client.insert("readings", [{"at": f"2030-03-01 09:0{i}:00", "room": "hall", "celsius": i} for i in range(5)])
+    deadline = time.monotonic() + 30
+    while not sum(one.num_rows for one in client.subscribe("each", beginning=True, until_now=True)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    shown = Shown()
+    client.watch("each", seconds=2, every=0.1, display=shown)
+    assert "hall" in shown.html, "they were there before"
+
+
+@pytest.mark.server
+def test_answers_of_a_server_are_tables(client: ServerClient) -> None:
+    client.execute("CREATE RELATION `<b>` (`<i>` STRING, PRIMARY KEY (`<i>`)) FROM MEMORY ()")
+    client.insert("<b>", [{"<i>": HOSTILE.replace("\u0000", "")}, {"<i>": "é"}])
+    for answer in (
+        client.select("SELECT * FROM `<b>`"), client.execute("SELECT * FROM `<b>`"), client.queries(),
+        client.execute("SHOW QUERIES"), client.execute("SHOW QUERIES; SELECT 1 AS a FROM `<b>`"), client.statements(),
+    ):  # fmt: skip
+        found = Tags(answer._repr_html_())  # type: ignore[attr-defined]
+        assert "table" in found.tags and not {"script", "b", "td>"} & set(found.tags)
+    assert Tags(client.execute("DESCRIBE `<b>`")._repr_html_()).tags == ["pre"]
+    many = client.select("SELECT a.`<i>` FROM `<b>` AS a, `<b>` AS b, `<b>` AS c, `<b>` AS d, `<b>` AS e, `<b>` AS f")
+    assert "64 rows, 14 of them are not shown" in many._repr_html_()
 
 
 @pytest.mark.server

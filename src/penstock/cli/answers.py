@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.connectors.sinks.output import OutputFormat
-from penstock.connectors.sinks.tabular import drawn, shown
+from penstock.connectors.sinks.tabular import drawn, expanded, shown
 from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.errors import counted
 
@@ -74,9 +74,10 @@ def rows_answer(answer: OneTimeAnswer, text: str) -> RowsAnswer:
     return RowsAnswer(answer.table, text, instant, tuple(warnings_of(answer)))
 
 
-def table_text(answer: RowsAnswer) -> Iterator[str]:
-    """Yield the answer as a table for people, with the number of its rows and its instant below."""
-    yield from drawn(answer.table)
+def table_text(answer: RowsAnswer, is_expanded: bool = False) -> Iterator[str]:
+    """Yield the answer as a table for people, with the number of its rows and its instant below. is_expanded: a line
+    for each value."""
+    yield from expanded(answer.table) if is_expanded else drawn(answer.table)
     instant = "" if answer.instant is None else f", as of {answer.instant}"
     yield f"({counted(answer.table.num_rows, 'row')}{instant})\n"
 

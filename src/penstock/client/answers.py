@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import CODES, PenstockError, Position, ScriptErrors, ScriptWarning
+from penstock.notebook.result_view import text_of
+from penstock.notebook.tables import SHOWN_ROWS, arrow_table_of, table_of
 from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView, UnboundView
 
 #: Whole numbers up to here are exact as doubles.
@@ -62,6 +64,9 @@ class RemoteRows:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
+    def _repr_html_(self) -> str:
+        return arrow_table_of(self.table, "" if self.instant is None else f"as of {self.instant}")
+
 
 @dataclass(frozen=True)
 class RemoteStatement:
@@ -92,11 +97,35 @@ class RemoteStatement:
     check: Mapping[str, Any] | None = None
     sql: str | None = None
 
+    @property
+    def outcome(self) -> str:
+        """Return its answer or error in a line, as far as it has one."""
+        if self.error is not None:
+            return self.error.render().partition("\n")[0]
+        if self.rows is not None:
+            return f"{len(self.rows):,} row{'s' * (len(self.rows) != 1)}"
+        return (self.text or "").partition("\n")[0]
+
+    def _repr_html_(self) -> str:
+        if self.rows is not None and self.columns is not None:
+            names = [name for name, _ in self.columns]
+            shown = [[row.get(name) for name in names] for row in self.rows[:SHOWN_ROWS]]
+            return table_of(names, shown, len(self.rows), "" if self.instant is None else f"as of {self.instant}")
+        if self.text is not None:
+            return f"<pre>{text_of(self.text)}</pre>"
+        return _statements_html([self])
+
 
 class RemoteScript(tuple[RemoteStatement, ...]):
     """What the statements of a script led to, in their order. warnings: probable mistakes in it."""
 
     warnings: tuple[ScriptWarning, ...] = ()
+
+    def _repr_html_(self) -> str:
+        if len(self) == 1 and not self.warnings:
+            return self[0]._repr_html_()
+        warnings = "".join(f"<pre>{text_of(one.render())}</pre>" for one in self.warnings)
+        return _statements_html(self) + warnings
 
 
 @dataclass(frozen=True)
@@ -146,6 +175,11 @@ class RemoteHealth:
     problem: str | None = None
     version: int | None = None
     batch: int | None = None
+
+
+def _statements_html(statements: Sequence[RemoteStatement]) -> str:
+    rows = [(one.kind, one.state, one.number, one.version, one.outcome) for one in statements[:SHOWN_ROWS]]
+    return table_of(("statement", "state", "command", "version", "answer"), rows, len(statements))
 
 
 def known_error(document: Any) -> PenstockError:

@@ -35,9 +35,20 @@ from penstock.client.watching import WatchedSubscription
 from penstock.errors import PenstockError, check_columns
 from penstock.notebook.latest_rows import LatestRows
 from penstock.notebook.plan_text import explained
+from penstock.notebook.tables import Listed
 from penstock.notebook.watching import Display, OneOutput, watch
 from penstock.served import CatalogView, CommandView, QueryView
 
+#: What a notebook shows of queries and of statements that run.
+_OF_QUERIES: dict[str, Callable[[QueryView], Any]] = {
+    "name": lambda one: one.name, "state": lambda one: one.state, "kind": lambda one: one.kind,
+    "rows": lambda one: one.rows, "instant": lambda one: one.instant, "result": lambda one: one.sink,
+    "statement": lambda one: one.sql,
+}  # fmt: skip
+_OF_STATEMENTS: dict[str, Callable[[RemoteRunning], Any]] = {
+    "id": lambda one: one.id, "kind": lambda one: one.kind, "began": lambda one: one.began,
+    "who": lambda one: one.who, "statement": lambda one: one.sql,
+}  # fmt: skip
 _ARROW = "application/vnd.apache.arrow.stream"
 #: Formats of records that `post` takes.
 _MEDIA = {"csv": "text/csv", "ndjson": "application/x-ndjson", "arrow": _ARROW}
@@ -189,7 +200,8 @@ class ServerClient:
 
     def queries(self) -> list[QueryView]:
         """Return the continuous queries."""
-        return [query_of(one) for one in self._connection.json("GET", "/v1/queries")["queries"]]
+        found = (query_of(one) for one in self._connection.json("GET", "/v1/queries")["queries"])
+        return Listed(found, _OF_QUERIES)
 
     def query(self, name: str) -> QueryView:
         """Return a continuous query. Raises PenstockError P0201."""
@@ -204,7 +216,8 @@ class ServerClient:
 
     def statements(self) -> list[RemoteRunning]:
         """Return the one-time queries and subscriptions that run."""
-        return [running_of(one) for one in self._connection.json("GET", "/v1/statements")["statements"]]
+        found = (running_of(one) for one in self._connection.json("GET", "/v1/statements")["statements"])
+        return Listed(found, _OF_STATEMENTS)
 
     def cancel(self, statement: str) -> RemoteRunning:
         """End a one-time query or a subscription, by its id; return what it was. Raises PenstockError P0201, P0802."""
@@ -290,8 +303,9 @@ class ServerClient:
         self, query: str, *, seconds: float | None = None, every: float = 0.5, rows: int = 20,
         value: str | None = None, by: str | None = None, display: Display | None = None,
     ) -> None:  # fmt: skip
-        """Show the results of a query in a notebook as they come: the content of a relation, the newest rows of a
-        stream, and a chart. Elsewhere lines are printed. The query goes on when the cell is interrupted.
+        """Show the results of a query in a notebook, those that are kept and then those that come: the content of a
+        relation, the newest rows of a stream, and a chart. Elsewhere lines are printed. The query goes on when the cell
+        is interrupted.
 
         Args:
             seconds: after which it ends; None: when the cell is interrupted.
@@ -307,7 +321,9 @@ class ServerClient:
         check_columns((value, by), (name for name, _ in known.columns[1 if known.is_stream else 2 :]))
         latest, display = LatestRows(not known.is_stream, True, rows, value, by), OneOutput(display)
         try:
-            self._watch(known, self.subscribe(known.name, snapshot=latest.is_relation), latest, seconds, every, display)
+            # Of a stream the rows that are kept come first, of a relation its content.
+            first = self.subscribe(known.name, snapshot=latest.is_relation, beginning=known.is_stream)
+            self._watch(known, first, latest, seconds, every, display)
         except PenstockError as error:
             if error.code != "P0711" or latest.count:
                 raise

@@ -12,6 +12,8 @@ _ARRAYS = "columns have single values: use one row per value, or keep the text a
 _UTC = "all times are in UTC; + INTERVAL 5 HOURS shifts one"
 _MOVED = "at + INTERVAL 1 HOUR moves a time, at + INTERVAL 1 MONTH goes by the calendar"
 _APART = "UNIX_SECONDS(b) - UNIX_SECONDS(a) is the difference of two times in seconds, DATEDIFF(b, a) that in days"
+_WRITTEN = "DATE_FORMAT(time, 'yyyy-MM-dd HH:mm:ss') writes a time as text, CAST(number AS STRING) a number"
+_NO_WAITING = "no function waits: SUBSCRIBE TO query follows a result, \\watch 2 in the shell or psql repeats a SELECT"
 _GROUPS = "one query for each grouping, UNION ALL between them"
 _LISTED = "ARRAY_AGG(DISTINCT value) gives each value once, STRING_AGG(value, ', ') all of them as one text"
 _LATEST = "MAX_BY(value, by) is the value of the row with the greatest `by`, LAST(value) that of the latest row"
@@ -79,6 +81,8 @@ FUNCTIONS: dict[str, str] = {
         ("JSON_EXTRACT", "JSON_EXTRACT_STRING", "JSON_EXTRACT_SCALAR", "JSON_QUERY", "JSON_TUPLE", "FROM_JSON",
          "JSON_EXTRACT_PATH", "JSON_EXTRACT_PATH_TEXT", "JSON_EXISTS", "PARSE_JSON"), _JSON,
     ),
+    **dict.fromkeys(("TO_CHAR", "TO_VARCHAR", "STRFTIME", "TIME_FORMAT"), _WRITTEN),
+    **dict.fromkeys(("PG_SLEEP", "SLEEP"), _NO_WAITING),
     "TIMESTAMPDIFF": _APART,
     **dict.fromkeys(("COLLECT_SET", "GROUP_CONCAT"), _LISTED),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _LATEST),

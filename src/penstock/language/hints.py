@@ -55,6 +55,11 @@ _BEGINNINGS = (
     "CREATE", "INSERT", "EXPLAIN", "EXPORT", "SHOW", "DROP", "SET", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE",
     "DESCRIBE",
 )  # fmt: skip
+_ON_CONFLICT = (
+    "leave it out: in a relation with PRIMARY KEY and TIMESTAMP BY a row replaces the one of its key; with PRIMARY KEY"
+    " alone one whose key is there is rejected"
+)
+_ALTER_TABLE = "say ALTER RELATION name SET (...) or ALTER STREAM name SET (...); columns change with DROP and CREATE"
 _BEHIND_ITEMS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", ")")
 _AT_MOST = (
     "AT MOST bounds a session, in its brackets, or VALID UNTIL NEXT: [SESSION 5 MINUTES AT MOST 1 HOUR], "
@@ -169,6 +174,25 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
             meant = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"
+    return None
+
+
+def of_other_systems(tokens: Sequence[Token], index: int) -> str | None:
+    """Return the hint for what other databases write at `index`, and CQL writes differently or lacks."""
+    words = [token.text.upper() for token in tokens]
+    here, following = words[index] if index < len(words) else "", words[index + 1 : index + 2]
+    if here == "TABLE" and index == 0:
+        return "the rows of a relation are SELECT * FROM name"
+    if here == "RETURNING" and words[0] in ("INSERT", "UPDATE", "DELETE"):
+        return f"{words[0]} returns no rows: a SELECT behind it reads what there is then"
+    if here == "ON" and (following == ["CONFLICT"] or words[index + 1 : index + 3] == ["DUPLICATE", "KEY"]):
+        return _ON_CONFLICT
+    if here in ("ADD", "DROP", "MODIFY") and words[:1] == ["ALTER"] and words[1:2] in (["STREAM"], ["RELATION"]):
+        return f"ALTER {words[1]} name SET (...) changes attributes; columns change with DROP and CREATE {words[1]}"
+    if index == 1 and words[0] == "ALTER" and here in ("TABLE", "VIEW"):
+        return (
+            _ALTER_TABLE if here == "TABLE" else "a view has another text by CREATE OR REPLACE VIEW name AS SELECT ..."
+        )
     return None
 
 

@@ -13,7 +13,7 @@ from penstock.deep import deep, on_deep_stack
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.dialect import Cql, Fault, token_span
 from penstock.language.grammar.statements import BEGINNINGS, CqlParser
-from penstock.language.hints import hint_at, misplaced
+from penstock.language.hints import hint_at, misplaced, of_other_systems
 from penstock.language.limits import MAX_SCRIPT, MAX_STATEMENTS, TOO_DEEP, beyond_limits, too_deep
 from penstock.language.quotes import quoted_parts
 from penstock.language.statements import OneTimeSelect, Script, Statement
@@ -255,7 +255,8 @@ def _error(source: SourceText, tokens: list[Token], fault: Fault) -> PenstockErr
     last = token_span(tokens[-1])
     span = token_span(fault.token) if fault.token else TextSpan(last.end, last.end + 1)
     index = next((i for i, token in enumerate(tokens) if token is fault.token), len(tokens))
-    hint = fault.hint or (None if fault.message else misplaced(tokens, index)) or hint_at(tokens, index)
+    foreign = None if fault.message else of_other_systems(tokens, index)
+    hint = foreign or fault.hint or (None if fault.message else misplaced(tokens, index)) or hint_at(tokens, index)
     if fault.message:
         return source.error(fault.code, fault.message, span, hint)
     found = f"'{source.slice(span)}'" if fault.token else "the end of the statement"

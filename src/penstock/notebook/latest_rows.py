@@ -41,6 +41,9 @@ class LatestRows:
     #: How many rows have come, and why some of them are not kept.
     count: int = 0
     lost: str = ""
+    #: The number that is drawn, and whether what it is drawn against is an instant of the calendar.
+    drawn: str = ""
+    is_clock: bool = False
     lines: dict[str, deque[tuple[float, float]]] = field(default_factory=dict)
     _newest: deque[tuple[Any, ...]] = field(default_factory=deque)
     _content: dict[str, tuple[tuple[Any, ...], int]] = field(default_factory=dict)
@@ -59,6 +62,7 @@ class LatestRows:
             self.count += 1
             self._keep(tuple(row[i] for i in own), operation)
             if operation == "+" and value is not None:
+                self.drawn, self.is_clock = names[value], isinstance(row[_TIME], dt.datetime)
                 self._draw(row[_TIME], row[value], "" if by is None else str(row[by]))
 
     @property

@@ -23,6 +23,14 @@ class Commanded(Protocol):
 
     def set_format(self, name: str) -> None: ...
 
+    def set_expanded(self, word: str) -> None: ...
+
+    def set_timing(self, word: str) -> None: ...
+
+    def write_to(self, path: str) -> None: ...
+
+    def edit(self, path: str) -> None: ...
+
     def help(self) -> None: ...
 
     def quit(self) -> None: ...
@@ -47,6 +55,14 @@ COMMANDS: dict[str, Command] = {
     ),
     "\\i": Command("\\i file", "execute a file of statements and commands", lambda s, t: s.include(t)),
     "\\format": Command("\\format [name]", "how rows are written: table, csv or json", lambda s, t: s.set_format(t)),
+    "\\x": Command("\\x [on or off]", "a table with a line for each value of a row", lambda s, t: s.set_expanded(t)),
+    "\\timing": Command("\\timing [on or off]", "say how long each statement took", lambda s, t: s.set_timing(t)),
+    "\\o": Command(
+        "\\o [file]", "write answers into a file; without one to the terminal again", lambda s, t: s.write_to(t)
+    ),
+    "\\e": Command(
+        "\\e [file]", "edit the last statement, or a file, in $EDITOR, and execute it", lambda s, t: s.edit(t)
+    ),
     "\\?": Command("\\?", "this list", lambda s, t: s.help()),
     "\\q": Command("\\q", "quit (also Ctrl-D)", lambda s, t: s.quit()),
 }

@@ -90,7 +90,9 @@ def _of_commands(text: str, declared: Declared) -> Iterator[Candidate]:
         yield from _matching(argument, [(name, what) for name, what in _names(declared) if what in kinds])
     elif word == "\\format":
         yield from (Candidate(f.value, len(argument), "format") for f in FORMATS if f.value.startswith(argument))
-    elif word == "\\i":
+    elif word in ("\\x", "\\timing"):
+        yield from (Candidate(one, len(argument), "switch") for one in ("off", "on") if one.startswith(argument))
+    elif word in ("\\i", "\\o", "\\e"):
         yield from _files(argument)
 
 

@@ -6,6 +6,10 @@ that is interrupted. Nothing that is written holds control characters of values.
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import subprocess
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -22,9 +26,11 @@ from penstock.connectors.sinks.output import OutputFormat
 from penstock.connectors.sinks.tabular import drawn, encodable, shown
 from penstock.errors import PenstockError, nearest
 from penstock.language.quotes import is_blank, statement_end
+from penstock.temporary import removed_after
 
 #: Formats of rows; an Arrow stream has one answer, and a shell gives many.
 FORMATS = (OutputFormat.TABLE, OutputFormat.CSV, OutputFormat.JSON)
+_STYLE = re.compile("\x1b\\[[0-9]+m")
 #: Files that execute files with \i.
 _MAX_DEPTH = 16
 
@@ -61,6 +67,11 @@ class Shell:
         self._keep_going = keep_going
         self._debug = debug
         self._last_select: str | None = None
+        self._last_text = ""
+        self._is_expanded = self._is_timed = False
+        #: Where answers are written while it is a file; the terminal, or what is in its place.
+        self._file: TextIO | None = None
+        self._terminal = out
         self._depth = 0
         self.set_format(form.value)
 
@@ -130,6 +141,15 @@ class Shell:
 
     def execute(self, text: str, name: str | None) -> None:
         """Execute a script, and write its answers. Raises ScriptErrors, and any error of its sources."""
+        self._last_text = text.strip() or self._last_text
+        began = time.perf_counter()
+        try:
+            self._answers(text, name)
+        finally:
+            if self._is_timed:
+                self._tell(f"time: {duration_text(time.perf_counter() - began)}")
+
+    def _answers(self, text: str, name: str | None) -> None:
         for answer in self.side.execute(text, name):
             match answer:
                 case RowsAnswer():
@@ -148,12 +168,13 @@ class Shell:
     def finish(self) -> None:
         """Say what has been begun and not been finished, as an error."""
         self._run(self.side.end)
+        self._run(lambda: self.write_to(""))
 
     def _rows(self, answer: RowsAnswer) -> None:
         for line in answer.warnings:
             self._tell(line)
         if self._form is OutputFormat.TABLE:
-            for part in table_text(answer):
+            for part in table_text(answer, self._is_expanded):
                 self._put(part)
         else:
             self._write(data_text(answer.table, self._form))
@@ -198,6 +219,9 @@ class Shell:
         self._put(shown(text) if self._out.isatty() or self._form is OutputFormat.TABLE else text)
 
     def _put(self, text: str) -> None:
+        if self._file is not None and self._form is OutputFormat.TABLE:
+            # A file has no styles; escapes of values are texts already.
+            text = _STYLE.sub("", text)
         self._out.write(encodable(text, self._out))
 
     def _tell(self, text: str) -> None:
@@ -218,7 +242,7 @@ class Shell:
         raise Quit
 
     def help(self) -> None:
-        self._text("".join(f"{c.usage.ljust(18)} {c.what}\n" for c in COMMANDS.values()))
+        self._text("".join(f"{c.usage.ljust(21)} {c.what}\n" for c in COMMANDS.values()))
 
     def describe(self, name: str) -> None:
         """Show what is declared, or one declaration."""
@@ -240,6 +264,60 @@ class Shell:
             raise PenstockError("P0104", f"the shell has no format {name}", hint=f"known: {', '.join(names)}")
         else:
             self._form = OutputFormat(name.lower())
+
+    def set_expanded(self, word: str) -> None:
+        """Write rows with a line for each value, or as tables again."""
+        self._is_expanded = _switched("\\x", word, self._is_expanded)
+        self._confirm(f"expanded: {'on' if self._is_expanded else 'off'}")
+
+    def set_timing(self, word: str) -> None:
+        """Say how long statements take, or no longer."""
+        self._is_timed = _switched("\\timing", word, self._is_timed)
+        self._confirm(f"timing: {'on' if self._is_timed else 'off'}")
+
+    def _confirm(self, text: str) -> None:
+        if self._confirms:
+            self._tell(text)
+
+    def write_to(self, path: str) -> None:
+        """Write the answers that follow into a file; without one where they were written before."""
+        opened: TextIO | None = None
+        if path:
+            place = Path(path.strip("'\"")).expanduser()
+            try:
+                opened = place.open("w", encoding="utf-8", errors="backslashreplace", newline="")
+            except OSError as error:
+                raise PenstockError("P0502", f"{place} cannot be written: {error.strerror}", cause=error) from None
+        before, self._file, self._out = self._file, opened, opened or self._terminal
+        if before is not None:
+            try:
+                before.close()
+            except OSError as error:
+                raise PenstockError("P0502", f"{before.name} cannot be written: {error.strerror}") from None
+
+    def edit(self, path: str) -> None:
+        """Open the last statement, or a file, in the editor of the user, and execute what it holds then."""
+        with removed_after() as folder:
+            place = Path(path.strip("'\"")).expanduser() if path else folder / "statement.cql"
+            try:
+                if not path:
+                    place.write_text(f"{self._last_text}\n", encoding="utf-8")
+                before = place.read_bytes() if place.exists() else b""
+                command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+                code = subprocess.run([*command, str(place)]).returncode
+                after = place.read_bytes() if place.exists() else b""
+            except (OSError, ValueError) as error:
+                hint = "the variable EDITOR names the program"
+                raise PenstockError("P0101", f"\\e could not edit: {error}", hint=hint, cause=error) from None
+            if code:
+                raise PenstockError("P0101", f"the editor ended with {code}, so nothing was executed")
+            if after == before and not path:
+                self._text("not changed, so not executed")
+                return
+            text, name = read_script(place)
+        self._text(text)
+        if not self.read(text.splitlines(keepends=True), name if path else None):
+            raise _FileAborted
 
     def include(self, path: str) -> None:
         """Execute a file of statements and commands."""
@@ -268,6 +346,18 @@ class Shell:
             if repetitions == times:
                 return
             time.sleep(seconds)
+
+
+def duration_text(seconds: float) -> str:
+    """Return how long something took."""
+    return f"{1000 * seconds:.1f} ms" if seconds < 10 else f"{seconds:.1f} s"
+
+
+def _switched(command: str, word: str, value: bool) -> bool:
+    """Return what a command with `on` or `off` makes of a value; without a word the other one."""
+    if word.lower() not in ("", "on", "off"):
+        raise PenstockError("P0101", f"{command} {word}: expected on or off")
+    return not value if not word else word.lower() == "on"
 
 
 def _watch_arguments(text: str) -> tuple[float, int | None]:

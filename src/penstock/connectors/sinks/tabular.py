@@ -57,6 +57,21 @@ def drawn(table: pa.Table, width: int | None = None) -> Iterator[str]:
         yield _drawn(table.slice(start, _ROWS), limit)
 
 
+def expanded(table: pa.Table) -> Iterator[str]:
+    """Yield the rows of `table` as text, one below the other, each with a line for each of its values."""
+    names = [shown(name) for name in table.column_names]
+    widest = _width(names)
+    bold, dim = (_BOLD, _DIM) if _is_coloured() else ("", "")
+    for start in range(0, table.num_rows, _ROWS):
+        for number, row in enumerate(zip(*_cells(table.slice(start, _ROWS)), strict=True), start + 1):
+            yield f"{bold}row {number:,}{_END_OF_STYLE if bold else ''}\n"
+            for name, cell in zip(names, row, strict=True):
+                lines = ["NULL"] if cell is None else cell.split("\n")
+                (head,) = _padded(name, widest, False, "")
+                value = f"\n{' ' * widest}   ".join(lines)
+                yield f"{head} | {dim}{value}{_END_OF_STYLE}\n" if cell is None and dim else f"{head} | {value}\n"
+
+
 def html_table(table: pa.Table, rows: int) -> str:
     """Return the first `rows` rows of `table` as HTML, and the number of the others."""
     part = table.slice(0, rows)
