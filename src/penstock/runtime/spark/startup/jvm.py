@@ -23,6 +23,7 @@ import socketserver
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -34,7 +35,13 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
-from penstock.runtime.spark.startup.class_data_archive import archive_options, cache_folder, spark_home
+from penstock.runtime.spark.startup.class_data_archive import (
+    archive_options,
+    cache_folder,
+    claim,
+    spark_home,
+    writing_options,
+)
 from penstock.runtime.spark.startup.daemon import AHEAD, MODULE
 from penstock.temporary import leave, temporary_folder
 
@@ -73,6 +80,8 @@ _SOCKETS_ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.p
 _LONGEST_SOCKET, _SOCKET_NAME = 103, 43
 _ANSWER = "connection"
 _DAEMON = "daemon"
+#: The environment variable of a process whose JVM writes the archive of classes, `penstock warm`.
+WRITES_ARCHIVE = "PENSTOCK_WRITES_ARCHIVE"
 #: Number of files that a process may open at once from which on Spark starts and runs; about 400 are open in a small run.
 _FILES = 1024
 _UTF_8 = re.compile(r"utf-?8", re.IGNORECASE)
@@ -286,6 +295,15 @@ def spark_log() -> bytes:
     return b""
 
 
+def end_started(seconds: float) -> None:
+    """End the JVM that this process started last as the end of this process would, and wait for it so long."""
+    with suppress(IndexError, OSError, subprocess.TimeoutExpired):
+        process = _STARTED[-1]
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait(seconds)
+
+
 def how_it_ended() -> str:
     """Return the fate of the JVM that this process started last, as the end of a sentence."""
     with suppress(IndexError, subprocess.TimeoutExpired):
@@ -302,6 +320,22 @@ def is_unused() -> bool:
 
 
 @atexit.register
+def _write_archive() -> None:
+    """Start `penstock warm` in the background, at the lowest priority, where this process had to start a JVM without an
+    archive of classes: the next one starts in half of the time. A process that is killed starts nothing."""
+    if not _STARTED or _UNUSED or WRITES_ARCHIVE in os.environ:
+        return
+    with suppress(PenstockError, OSError):
+        if claim(require_java(), cache_folder()):
+            subprocess.Popen(
+                [sys.executable, "-m", "penstock", "warm", "--only-java"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                cwd=tempfile.gettempdir(), start_new_session=True, preexec_fn=lambda: os.nice(19),
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )  # fmt: skip
+
+
+@atexit.register
 def _remove_temporary() -> None:
     for folder in _TEMPORARY:
         shutil.rmtree(folder, ignore_errors=True)
@@ -310,7 +344,8 @@ def _remove_temporary() -> None:
 def jvm_settings(settings: Mapping[str, str], java_home: Path) -> dict[str, str]:
     """Return the settings that the JVM itself needs at its start."""
     # This JVM moves bytes and starts often; the second compiler costs seconds at every start and gains nothing here.
-    options = ["-XX:TieredStopAtLevel=1", *archive_options(java_home, cache_folder())]
+    archive = writing_options if WRITES_ARCHIVE in os.environ else archive_options
+    options = ["-XX:TieredStopAtLevel=1", *archive(java_home, cache_folder())]
     key = "spark.driver.extraJavaOptions"
     return {**settings, key: " ".join([*options, settings.get(key, "")]).strip()}
 
