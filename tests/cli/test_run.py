@@ -136,4 +136,6 @@ def test_under_the_locale_c_names_of_files_are_utf_8(tmp_path: Path, monkeypatch
     process = command(folder, "--checkpoint", "stätte☃")
     _, told = process.communicate()
     assert process.returncode == 0, told
-    assert [file.read_text("utf-8") for file in (folder / "out" / "dear").glob("part-*.csv")] == ["ts,item,price\n1,tè,50\n"]
+    assert [file.read_text("utf-8") for file in (folder / "out" / "dear").glob("part-*.csv")] == [
+        "ts,item,price\n1,tè,50\n"
+    ]

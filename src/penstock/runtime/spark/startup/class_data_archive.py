@@ -1,8 +1,8 @@
 """A class-data archive for the JVM that Penstock starts: half of Spark's start is reading and verifying its classes.
 
-`penstock warm` runs a query in a JVM that writes an archive of the classes it has loaded as it exits; later JVMs map it.
-Java itself checks that an archive fits its version and class path and ignores it otherwise, so a wrong one costs time,
-never correctness. A process that has run without an archive starts `penstock warm` in the background as it ends
+`penstock warm` runs a query in a JVM that writes an archive of the classes it has loaded as it exits; later JVMs map
+it. Java itself checks that an archive fits its version and class path and ignores it otherwise, so a wrong one costs
+time, never correctness. A process that has run without an archive starts `penstock warm` in the background as it ends
 (`jvm.py`): recording while a user waits takes more processor time than the archive saves. Measured on two cores, with
 all Python of the run: 6.9 s with the archive, 10.5 s without, 15.5 s while it is recorded and 10 s after the result.
 

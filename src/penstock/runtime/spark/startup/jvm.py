@@ -82,7 +82,7 @@ _ANSWER = "connection"
 _DAEMON = "daemon"
 #: The environment variable of a process whose JVM writes the archive of classes, `penstock warm`.
 WRITES_ARCHIVE = "PENSTOCK_WRITES_ARCHIVE"
-#: Number of files that a process may open at once from which on Spark starts and runs; about 400 are open in a small run.
+#: Number of files that a process may open at once from which on Spark starts and runs; a small run has 400 open.
 _FILES = 1024
 _UTF_8 = re.compile(r"utf-?8", re.IGNORECASE)
 
@@ -275,8 +275,8 @@ def few_files() -> str | None:
 
 
 MORE_FILES = (
-    f"raise the hard limit to {4 * _FILES} or more: `ulimit -n` of the shell as root, LimitNOFILE of a unit of systemd, "
-    "--ulimit nofile of a container"
+    f"raise the hard limit to {4 * _FILES} or more: `ulimit -n` of the shell as root, LimitNOFILE of a unit of "
+    "systemd, --ulimit nofile of a container"
 )
 
 
