@@ -218,7 +218,7 @@ def unknown_type_hint(text: str) -> str | None:
     if text.upper().startswith(("PERIOD", "VALID", "FOR ")) or text.upper().endswith("RANGE"):
         return "a period is two columns, its begin and its end: a TIMESTAMP, b TIMESTAMP, PERIOD FOR VALID (a, b)"
     if text.upper().startswith(("ARRAY", "MAP", "STRUCT")):
-        return "columns hold single values: declare it STRING, and the text of the array or object is kept"
+        return "columns hold single values: of json declare it STRING, and the text of the array or object is kept"
     return nearest(text, _TYPE_NAMES)
 
 

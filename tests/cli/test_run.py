@@ -125,3 +125,17 @@ def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> 
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline, "nothing came out"
         time.sleep(0.2)
+
+
+def test_under_the_locale_c_names_of_files_are_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cron and systemd set it: the working folder, the input, a key and the checkpoint lie beyond ASCII."""
+    monkeypatch.setenv("LC_ALL", "C")
+    folder = tmp_path / "müller"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "größe☃.csv").write_text("ts,item,price\n1,tè,50\n", encoding="utf-8")
+    process = command(folder, "--checkpoint", "stätte☃")
+    _, told = process.communicate()
+    assert process.returncode == 0, told
+    assert [file.read_text("utf-8") for file in (folder / "out" / "dear").glob("part-*.csv")] == [
+        "ts,item,price\n1,tè,50\n"
+    ]

@@ -79,6 +79,15 @@ def test_other_types_are_refused_before_the_start(
     assert error.value.code == "P0402" and str(place) in error.value.message
 
 
+@pytest.mark.parametrize("values", [[[1], [2, 3]], [{"x": 1}, {"x": 2}]])
+def test_the_hint_for_a_list_is_not_to_declare_one(tmp_path: Path, values: list[object]) -> None:
+    """No column can be declared as what such a file has."""
+    pq.write_table(pa.table({"a": values}), tmp_path / "in.parquet")
+    with pytest.raises(PenstockError, match="column a is") as error:
+        open_source(declare(tmp_path / "in.parquet", "a STRING")).check()
+    assert "leave it out" in (error.value.hint or "")
+
+
 def test_a_missing_column_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "in.parquet")
     with pytest.raises(PenstockError, match="column b is missing") as error:

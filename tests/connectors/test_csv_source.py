@@ -365,8 +365,47 @@ def test_whole_numbers_out_of_range_are_told_from_others_at_once(tmp_path: Path)
         "x",
     ]
     rows, rejected = rows_of(tmp_path, "n\n" + "\n".join(texts) + "\n", "n TINYINT")
-    assert [row[0] for row in rows] == [127, -128, 127, 0, 0, 31]
-    assert [record for _, record, _ in rejected] == ["128", "-129", "00128", "9" * 23, "-1e3", "x"]
+    assert [row[0] for row in rows] == [127, -128, 127, 0, 0]
+    assert [record for _, record, _ in rejected] == ["128", "-129", "00128", "9" * 23, "-1e3", "0x1F", "x"]
+
+
+@pytest.mark.parametrize("type_", ["INT", "BIGINT", "DOUBLE", "DECIMAL(9,2)"])
+def test_numbers_that_sql_has_no_literal_for_are_bad(tmp_path: Path, type_: str) -> None:
+    """Hexadecimal ones, digits of other scripts and grouping marks, as in json; a text beside them keeps them."""
+    texts = [
+        "0x1F",
+        "-0x1",
+        "0X1f",
+        "0b1",
+        "0o7",
+        "0x1p3",
+        "\u0661",
+        "\uff11\uff12",
+        "1_000",
+        "1,000",
+        "1'000",
+        "1 000",
+    ]
+    lines = "".join(f'{row},"{text}","0xff"\n' for row, text in enumerate(texts))
+    for more in ("", "30,x\n"):  # beside a ragged record, cells are read one by one
+        rows, rejected = rows_of(tmp_path, f"i,n,t\n{lines}20,7,0xAB\n{more}", f"i INT, n {type_}, t STRING")
+        assert [(row[0], float(row[1]), row[2]) for row in rows] == [(20, 7.0, "0xAB")]
+        assert [reason.startswith("bad number") for _, _, reason in rejected[: len(texts)]] == [True] * len(texts)
+
+
+def test_years_before_christ_are_read_as_postgresql_writes_them(tmp_path: Path) -> None:
+    text = (
+        "d,t\n0044-03-15 BC,0044-03-15 12:30:00 BC\n-0043-03-15,-0043-03-15T12:30:00\n"
+        "0001-12-31 BC,0001-01-01 01:00:00.5+01 BC\n0000-01-01 BC,\n-0044-01-01 BC,\n0044-02-30 BC,\n"
+    )
+    (tmp_path / "in.csv").write_text(text)
+    table, rejected = read(declare(tmp_path / "in.csv", "d DATE, t TIMESTAMP"))
+    assert table["d"].cast(pa.int32()).to_pylist() == [-735_160, -735_160, -719_163]
+    noon = -735_160 * 86_400 + 45_000
+    assert table["t"].cast(pa.int64()).to_pylist() == [noon * 10**6, noon * 10**6, -719_528 * 86_400 * 10**6 + 500_000]
+    assert [reason.partition(" in ")[0] for _, _, reason in told(rejected)] == [
+        f"bad date '{d}'" for d in ("0000-01-01 BC", "-0044-01-01 BC", "0044-02-30 BC")
+    ]
 
 
 @pytest.mark.parametrize(

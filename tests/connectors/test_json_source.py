@@ -31,6 +31,19 @@ def test_whole_numbers_beyond_doubles_may_be_texts(tmp_path: Path) -> None:
     assert [line for line, _, _ in rejected] == [4, 5, 6, 7, 8]
 
 
+@pytest.mark.parametrize("text", ['[{"n":1},{"n":2}]\n', '[\n  {"n":1},\n  {"n":2}\n]\n', ' [\n{\n"n":1\n}\n]', "[]"])
+def test_a_file_that_is_an_array_says_so(tmp_path: Path, text: str) -> None:
+    with pytest.raises(PenstockError, match="is a JSON array, and a line is read as one object") as caught:
+        (tmp_path / "in.json").write_text(text)
+        open_source(declare(tmp_path / "in.json", "n INT")).check()
+    assert "jq" in (caught.value.hint or "")
+
+
+def test_an_array_among_objects_is_one_bad_line(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, '[1]\n{"n":1}\n', "n INT")
+    assert (rows, rejected) == ([[1]], [(1, "[1]", "a JSON array, not a JSON object")])
+
+
 def test_missing_keys_are_null_and_other_keys_ignored(tmp_path: Path) -> None:
     text = '{"NAME":"a","z":{"q":[1]}}\n\n{"bytes":2,"NAME":null}\n'
     assert rows_of(tmp_path, text, "name STRING, bytes INT") == ([["a", None], [None, 2]], [])
@@ -40,7 +53,7 @@ def test_missing_keys_are_null_and_other_keys_ignored(tmp_path: Path) -> None:
     ("line", "reason"),
     [
         ('{"name":"a","bytes":', "broken JSON: Expecting value at column 21"),
-        ("[1, 2]", "not a JSON object"),
+        ("[1, 2]", "a JSON array, not a JSON object"),
         ('{"name":"a"}{"name":"b"}', "broken JSON: Extra data at column 13"),
         ('{"bytes":"1"}', "bad number '\"1\"' in column bytes"),
         ('{"bytes":1.5}', "bad number '1.5' in column bytes"),

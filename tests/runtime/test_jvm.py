@@ -265,3 +265,48 @@ time.sleep(0.1)
     found = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stderr) == (0, "")
     assert sorted(found.stdout.split()) == ["read", "stopped"]
+
+
+@pytest.mark.parametrize(
+    ("locale", "made"),
+    [
+        ({}, {"LC_ALL": "C.UTF-8"}),
+        ({"LANG": "en_US.UTF-8"}, {}),
+        ({"LANG": "en_US.utf8", "LC_ALL": "C"}, {"LC_ALL": "C.UTF-8"}),
+        ({"LC_CTYPE": "C.UTF-8"}, {}),
+        ({"LC_ALL": "", "LANG": "POSIX"}, {"LC_ALL": "C.UTF-8"}),
+    ],
+)
+def test_a_jvm_reads_names_of_files_as_utf_8(
+    locale: dict[str, str], made: dict[str, str], submit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under LC_ALL=C a folder beyond ASCII ended it in NoClassDefFoundError."""
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in locale.items():
+        monkeypatch.setenv(name, value)
+    assert jvm.utf_8_locale(os.environ) == made
+    submit.write_text(_SUBMIT.replace('"SPARK_LOCAL_IP=$SPARK_LOCAL_IP"', '"LC_ALL=$LC_ALL"'))
+    found = jvm.taken(jvm.session_settings(None, {}), None)
+    assert found is not None
+    found.reached()
+    assert f"LC_ALL={made.get('LC_ALL', locale.get('LC_ALL', ''))}" in _told(submit)
+    found.process.communicate()
+
+
+def test_too_few_open_files_are_the_reason(submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java tells of them only the class or the file that it could not read."""
+    submit.write_text("#!/bin/sh\nexit 1\n")
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 256))
+    found = jvm.taken(jvm.session_settings(None, {}), tmp_path / "log")
+    assert found is not None
+    with pytest.raises(PenstockError, match="at most 256 files at once") as caught:
+        found.reached()
+    assert caught.value.code == "P0601" and "LimitNOFILE" in (caught.value.hint or "")
+
+
+def test_files_that_run_out_later_are_named_too() -> None:
+    from penstock.runtime.spark.output.failures import translate
+
+    failure = translate(ValueError("java.nio.file.FileSystemException: x: Too many open files"))
+    assert failure.code == "P0601" and "too many files are open" in failure.message

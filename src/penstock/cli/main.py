@@ -447,6 +447,19 @@ def repair(
             typer.echo(shown(f"{name} {was}; ALTER QUERY {quoted(name)} RESUME begins it again"))
 
 
+@app.command()
+def warm(
+    context: typer.Context,
+    only_java: Annotated[bool, typer.Option("--only-java", help="Write the archive of Java's classes alone.")] = False,
+) -> None:
+    """Compile and keep what first queries would wait for: for an image, or right after an installation."""
+    with errors_shown(context):
+        from penstock.cli.warming import warm as fill_caches
+
+        is_filled = fill_caches(only_java, lambda text: typer.echo(text, err=True))
+    raise typer.Exit(0 if is_filled else 1)
+
+
 def main() -> None:
     lazy_pandas.postpone()
     buffer_output()

@@ -27,7 +27,6 @@ from penstock.language.queries import (
     Length,
     LocalView,
     Name,
-    NamedSource,
     OrderItem,
     PlanQuery,
     PreferenceClause,
@@ -154,9 +153,9 @@ def _source(source: FromSource) -> str:
         text = f"{'LATERAL ' if source.lateral else ''}({print_query(source.query)})"
         if source.called and source.alias:
             window = f" {window_text(source.window)}" if source.window else ""
-            return (
-                f"{text} AS {name_text(source.called)} {name_text(source.alias)}{window}{columns_text(source.columns)}"
-            )
+            sample = _sample(source.sample) if source.sample else ""
+            called = f"{name_text(source.called)} {name_text(source.alias)}"
+            return f"{text} AS {called}{window}{sample}{columns_text(source.columns)}"
     else:
         text = ("GAPS OF " if source.gaps else "") + name_text(source.name)
         if source.items is not None:
@@ -167,7 +166,7 @@ def _source(source: FromSource) -> str:
             text += f" AT LEAST {source.least.interval}"
     if source.window:
         text += " " + window_text(source.window)
-    if isinstance(source, NamedSource) and source.sample:
+    if source.sample:
         text += _sample(source.sample)
     if source.alias:
         text += f" AS {name_text(source.alias)}"

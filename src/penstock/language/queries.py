@@ -249,6 +249,7 @@ class DerivedSource:
     columns: tuple[Name, ...] = ()
     called: Name | None = None
     lateral: Mark | None = None
+    sample: SampleClause | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

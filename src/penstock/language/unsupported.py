@@ -110,7 +110,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         FrequentClause: "k by per above possibly",
         SampleClause: "percent by rows per weight seed",
         NamedSource: "name window sample alias items period valid gaps least",
-        DerivedSource: "query window alias columns called lateral",
+        DerivedSource: "query window alias columns called lateral sample",
         JoinedSource: "left right kind on using natural",
         SelectQuery: "items source distinct wrapped frequency where group frequent having preference",
         PreferenceClause: "order expressions fade per budget window",

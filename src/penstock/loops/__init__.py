@@ -6,7 +6,27 @@ message with both shapes, whose texts take three seconds in a process.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
 import numba as nb
+
+from penstock import __version__
+
+
+def kept_in(environ: Mapping[str, str]) -> str:
+    """Return the folder of compiled loops where PENSTOCK_CACHE names one, else an empty text: numba then keeps them
+    beside the modules, or for this user where it may not write there.
+
+    Each version has its own: numba compares the source of a loop alone, not of the loops that it calls.
+    """
+    place = environ.get("PENSTOCK_CACHE")
+    return str(Path(place) / f"loops-{__version__}") if place else ""
+
+
+if not nb.config.CACHE_DIR:
+    nb.config.CACHE_DIR = kept_in(os.environ)
 
 #: A decorator. numba also makes an entry point for callers in C, of which there are none: an eighth of compiling.
 loop = nb.njit(cache=True, no_cfunc_wrapper=True)

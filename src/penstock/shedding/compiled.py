@@ -15,6 +15,8 @@ from typing import Any
 import numba as nb
 from numba.core import sigutils, types
 
+import penstock.loops  # noqa: F401 - sets where compiled loops are kept
+
 
 def compiled(
     *, reads: str = "", counted: bool = True, beside: bool = False, error_model: str = "python"

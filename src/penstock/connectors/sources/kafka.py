@@ -353,8 +353,15 @@ def _leave_out(decoded: Decoded, converted: cells.Converted, values: pa.Array, c
 
 
 def _headers_text(headers: list[tuple[str, bytes | None]] | None) -> str | None:
-    """Return the headers of a record as a JSON object; bytes that are not text in base64."""
-    return None if headers is None else json.dumps({k: _header(v) for k, v in headers}, ensure_ascii=False)
+    """Return the headers of a record as a JSON object; bytes that are not text in base64, several headers of one name
+    as an array in their order."""
+    if headers is None:
+        return None
+    shown: dict[str, list[str | None]] = {}
+    for name, value in headers:
+        shown.setdefault(name, []).append(_header(value))
+    members = {name: values if len(values) > 1 else values[0] for name, values in shown.items()}
+    return json.dumps(members, ensure_ascii=False)
 
 
 def _header(value: bytes | None) -> str | None:

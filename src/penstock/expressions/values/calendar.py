@@ -12,7 +12,7 @@ _SECONDS = 86_400
 _FAR = re.compile(
     r"(?P<year>[+-]?[0-9]{4,7})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     r"(?P<time>[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2})(\.(?P<fraction>[0-9]+))?)?"
-    r"(?P<zone> ?(UTC|GMT)|Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?"
+    r"(?P<zone> ?(UTC|GMT)|Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?(?P<before> BC)?"
 )
 
 
@@ -64,6 +64,11 @@ def moment_of(text: str) -> int | None:
 
 def _days(found: re.Match[str]) -> int | None:
     year, month, day = int(found["year"]), int(found["month"]), int(found["day"])
+    if found["before"]:
+        # As PostgreSQL writes it, which has no year 0.
+        if year < 1 or found["year"].startswith("+"):
+            return None
+        year = 1 - year
     if not 1 <= month <= 12 or day < 1:
         return None
     days = _days_from(year, month, day)

@@ -166,6 +166,9 @@ class Scope:
         elsewhere = NAMES.get(name.key.upper()) if qualifier is None or period else None
         if qualifier is None and any(name.matches(source) for source in self.all_qualifiers()):
             elsewhere = f"{shown} is a source: {shown}.column is a column of it, VALID({shown}) its period"
+        unnamed = next((n for n in known if n.lower().endswith(f"({name.key})")), None)
+        if elsewhere is None and unnamed is not None:
+            elsewhere = f"the query in FROM has {unnamed}: give it a name there, {unnamed} AS {name.text}"
         suggestion = f"put items in parentheses: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
         context.fail("P0202", f"unknown column {shown}", name.span, suggestion)
 

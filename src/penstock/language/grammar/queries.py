@@ -13,6 +13,7 @@ from penstock.language.elsewhere import CLAUSES, FUNCTIONS
 from penstock.language.grammar.preferences import PreferenceGrammar
 from penstock.language.grammar.sources import OPERATOR_WORDS
 from penstock.language.queries import (
+    DerivedSource,
     EmbeddedQuery,
     Item,
     LocalView,
@@ -45,6 +46,7 @@ class QueryGrammar(PreferenceGrammar):
     def reset(self) -> None:
         super().reset()
         self._read: dict[int, tuple[QueryTree, int] | ParseError] = {}
+        self._output_windows: dict[int, tuple[ToStream, Item]] = {}
 
     def query(self) -> QueryTree:
         """Parse a whole query; results are cached by position: brackets may begin a query or a value that contains one,
@@ -158,6 +160,13 @@ class QueryGrammar(PreferenceGrammar):
             or (following.token_type is TokenType.DASH and self._is_restore(2))
         )
 
+    def _query_in_call(self) -> bool:
+        """Return whether no call of an item is next, but a name, or an operator around a query."""
+        opening, first = self._ahead(1), self._ahead(2)
+        if opening is None or opening.token_type is not TokenType.L_PAREN or first is None:
+            return True
+        return first.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+
     def _is_restore(self, steps: int) -> bool:
         token = self._ahead(steps)
         return token is not None and token.text.upper() == "RESTORE"
@@ -201,14 +210,18 @@ class QueryGrammar(PreferenceGrammar):
         if not distinct and self._at("ALL"):
             self._advance()
         wrapped: ToStream | None = None
+        windowed: list[tuple[ToStream, Item]] = []
         if self._at_operator():
             wrapped = self._operator()
             self._need_token(TokenType.L_PAREN, "(")
+            distinct = bool(self._take("DISTINCT")) or distinct
             items = self._items()
             self._need_token(TokenType.R_PAREN, ")")
             wrapped = self._operator_window(wrapped)
         else:
+            first = self._index
             items = self._items()
+            windowed = [found for index, found in self._output_windows.items() if first <= index < self._index]
         frequency = self.frequency()
         if frequency is not None:
             items = self._named_behind(items)
@@ -228,9 +241,38 @@ class QueryGrammar(PreferenceGrammar):
         preference = self.preference()
         self._refuse_foreign()
         span = self._since(start)
+        if windowed:
+            operator, item = windowed[0]
+            if len(windowed) > 1 or len(items) > 1 or group or frequency is not None:
+                hint = "write the query with WSTREAM in FROM, with a name for each result"
+                token = self._tokens[self._index - 1]
+                self._reject("WSTREAM inside an aggregate stands alone, without GROUP BY", token, "P0103", hint)
+            results = SelectQuery((item,), source, where=where, having=having, preference=preference, span=span)
+            derived = DerivedSource(StreamQuery(operator, results, span), span=span)
+            return SelectQuery(items, derived, distinct, span=span)
         return self._with_sessions(
             SelectQuery(items, source, distinct, wrapped, frequency, where, group, frequent, having, preference, span)
         )
+
+    def _output_window(self) -> exp.Expr:
+        """Parse `WSTREAM(item)[window]` inside an aggregate `[golab 3.4]`; return the column of the results, over which
+        `_select` puts what is around it."""
+        index, start = self._index, self._here()
+        operator = self._operator()
+        self._need_token(TokenType.L_PAREN, "(")
+        item = self._item()
+        if isinstance(item.value, Star):
+            hint = "as in SUM(WSTREAM(a)[ROWS 10])"
+            self._reject("WSTREAM inside an aggregate takes one value, not *", self._prev, "P0103", hint)
+        self._need_token(TokenType.R_PAREN, ")")
+        operator = self._operator_window(operator)
+        span = self._since(start)
+        name = item.alias or Name("wstream", span=span)
+        self._output_windows[index] = operator, Item(item.value, name, item.span)
+        column = exp.Column(this=exp.to_identifier(name.text, quoted=name.quoted))
+        for node in (column, column.this):
+            node.meta["span"] = span
+        return column
 
     def _items(self) -> tuple[Item, ...]:
         found = [self._item()]
@@ -326,6 +368,12 @@ class QueryGrammar(PreferenceGrammar):
         found = EmbeddedQuery(cql=tree)
         found.meta["span"] = self._since(start)
         return found
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        # The argument of a function.
+        if self._curr and self._at("WSTREAM") and not self._query_in_call():
+            return self._output_window()
+        return super()._parse_lambda(alias)
 
     def _parse_query_modifiers(self, this: exp.Expr | None) -> exp.Expr | None:  # type: ignore[override]
         return this

@@ -116,14 +116,12 @@ class SourceGrammar(SessionGrammar):
                     self._refuse_periods()
                     window, sample, alias = self._decorations()
                     self._refuse_periods(listed=alias is None)
-                    if sample is not None:
-                        self._reject("SAMPLE is only allowed after the name of a stream", code="P0103")
                     called, (window, alias) = self._second_alias(window, alias)
                     columns = (
                         self._names("a column name") if alias and self._curr.token_type is TokenType.L_PAREN else ()
                     )
                     self._refuse_periods()
-                    return DerivedSource(tree, window, alias, columns, called, lateral, self._since(start))
+                    return DerivedSource(tree, window, alias, columns, called, lateral, sample, self._since(start))
             inner = self._from_sources()
             self._need_token(TokenType.R_PAREN, ")")
             return inner

@@ -201,11 +201,13 @@ class WindowGrammar(TokenGrammar):
             return Align(self._prev.text, self._since(start))
         if self._match(TokenType.STRING):
             return Align(self._prev.text, self._since(start))
+        sign = -1 if self._match(TokenType.DASH) else 1
         following = self._ahead(1)
         if self._curr.token_type is TokenType.INTERVAL or (following and Unit.parse(following.text)):
-            return Align(self._duration().interval, self._since(start))
+            length = self._duration().interval
+            return Align(replace(length, amount=sign * length.amount), self._since(start))
         tick, _ = self._whole("a tick, an interval or a timestamp", "P0102")
-        return Align(tick, self._since(start))
+        return Align(sign * tick, self._since(start))
 
     def _frequency(self) -> FrequencyClause:
         """Parse `FREQUENCY n TUPLES | t [PARTITIONED BY c, ...]`."""

@@ -1,7 +1,8 @@
 """Compiled loops that have no vector form in NumPy or Arrow: grouping, sorting by small keys, cutting by shard,
 growing.
 
-Every function here is a pure function of arrays. Compiled code is cached on disk by numba.
+Every function here is a pure function of arrays. Compiled code is cached on disk by numba. Loops that every query needs
+make no arrays: `np.zeros` in one takes longer to compile than the loop.
 """
 
 from __future__ import annotations
@@ -133,12 +134,16 @@ def pane_codes(first: UInt64s, second: UInt64s, ts: Int64s, exp: Int64s) -> tupl
     return group_codes(*with_time(*with_time(first, second, ts), exp))
 
 
-@compiled(reads="codes values")
-def sum_by_code(codes, values, count):  # type: ignore[no-untyped-def]
-    """Return the int64 sums (wrapping) of `values` per code in [0, count)."""
-    sums = np.zeros(count, np.int64)
+@compiled(reads="codes values", counted=False)
+def _add_by_code(codes, values, sums):  # type: ignore[no-untyped-def]
     for i in range(codes.shape[0]):
         sums[codes[i]] += values[i]
+
+
+def sum_by_code(codes: Int64s, values: Int64s, count: int) -> Int64s:
+    """Return the int64 sums (wrapping) of `values` per code in [0, count)."""
+    sums = np.zeros(count, np.int64)
+    _add_by_code(codes, values, sums)
     return sums
 
 
@@ -151,9 +156,8 @@ def distinct_slots(slots: Int64s, count: int) -> Int64s:
     return np.flatnonzero(np.bincount(slots, minlength=count))
 
 
-@loop
-def _radix_pass(keys, order, shift, next_keys, next_order):  # type: ignore[no-untyped-def]
-    counts = np.zeros(2049, np.int64)
+@compiled(counted=False)
+def _radix_pass(keys, order, shift, counts, next_keys, next_order):  # type: ignore[no-untyped-def]
     for i in range(keys.shape[0]):
         counts[((keys[i] >> shift) & np.uint64(2047)) + np.uint64(1)] += 1
     for d in range(2048):
@@ -174,7 +178,7 @@ def argsort_uint64(keys: UInt64s) -> Int64s:
     bits = int(keys.max()).bit_length()
     other_keys, other_order = np.empty_like(keys), np.empty_like(order)
     for shift in range(0, bits, 11):
-        _radix_pass(keys, order, np.uint64(shift), other_keys, other_order)
+        _radix_pass(keys, order, np.uint64(shift), np.zeros(2049, np.int64), other_keys, other_order)
         keys, other_keys = other_keys, (np.empty_like(keys) if shift == 0 else keys)
         order, other_order = other_order, order
     return order
@@ -207,14 +211,14 @@ def argsort_code_time(codes: Int64s, ts: Int64s) -> Int64s:
     return by_time[argsort_uint64(codes[by_time].astype(np.uint64))]
 
 
-@compiled(reads="first")
-def _by_shard(first, shards, shard, order, bounds):  # type: ignore[no-untyped-def]
+@compiled(reads="first", counted=False)
+def _by_shard(first, shards, shard, order, bounds, place):  # type: ignore[no-untyped-def]
     for i in range(first.shape[0]):
         shard[i] = (first[i] >> np.uint64(32)) % shards
         bounds[shard[i] + 1] += 1
-    for k in range(bounds.shape[0] - 1):
+    for k in range(place.shape[0]):
+        place[k] = bounds[k]
         bounds[k + 1] += bounds[k]
-    place = bounds[:-1].copy()
     for i in range(first.shape[0]):
         order[place[shard[i]]] = i
         place[shard[i]] += 1
@@ -224,7 +228,7 @@ def cut_by_shard(first: UInt64s, shards: int) -> tuple[Int64s, Int64s]:
     """Return (order, bounds): the rows of shard k are order[bounds[k]:bounds[k+1]], in their old order."""
     # The upper half decides, so that hash tables within a shard still receive all values of the lower bits.
     order, bounds = np.empty(len(first), np.int64), np.zeros(shards + 1, np.int64)
-    _by_shard(first, np.uint64(shards), np.empty(len(first), np.int32), order, bounds)
+    _by_shard(first, np.uint64(shards), np.empty(len(first), np.int32), order, bounds, np.empty(shards, np.int64))
     return order, bounds
 
 

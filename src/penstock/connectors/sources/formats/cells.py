@@ -28,7 +28,7 @@ from penstock.types import TIMESTAMP
 TRUE_WORDS = ("true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "1")
 FALSE_WORDS = ("false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "0")
 
-_INTEGER = r"^[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)$"
+_INTEGER = r"^[+-]?[0-9]+$"
 _DECIMAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _FLOAT = r"(?i)^[+-]?([0-9]+\.?[0-9]*(e[+-]?[0-9]+)?|\.[0-9]+(e[+-]?[0-9]+)?|inf|infinity|nan(\(\w*\))?)$"
 _DAY = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
@@ -43,8 +43,8 @@ _NO_DAY = (
 )
 _ZONED = r"[T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
-#: A year that has a sign or more than four digits.
-_FAR_YEAR = r"^([+-][0-9]{4,7}|[0-9]{5,7})-[0-9]{2}-[0-9]{2}"
+#: A year that has a sign or more than four digits, or one before Christ as PostgreSQL writes it.
+_FAR_YEAR = r"^([+-][0-9]{4,7}|[0-9]{5,7})-[0-9]{2}-[0-9]{2}|^[0-9]{4,7}-.* BC$"
 
 Parse = Callable[[pa.Array], pa.Array]
 Mask = npt.NDArray[np.bool_]
@@ -130,7 +130,7 @@ def _typed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
         return _attempt(strings, type_, lambda part: _decimals(part, type_), _keep_matching(_DECIMAL))
     if pa.types.is_integer(type_):
         in_range = partial(_in_range, type_=type_)
-        return _attempt(strings, type_, lambda part: _unsigned(part).cast(type_), in_range)
+        return _attempt(strings, type_, lambda part: _digits(part).cast(type_), in_range)
     return _attempt(strings, type_, lambda part: part.cast(type_), _keep_matching(_FLOAT))
 
 
@@ -229,22 +229,22 @@ def _padded(texts: pa.Array) -> pa.Array:
 
 
 def _in_range(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Leave out texts that are not whole numbers, and decimal ones outside the range of `type_`, judged by their
-    digits.
-    """
-    texts = _keep_matching(_INTEGER)(texts)
+    """Leave out texts that are not whole numbers, and those outside the range of `type_`, judged by their digits."""
+    whole = _keep_matching(_INTEGER)(texts)
     largest = str(2 ** (type_.bit_width - 1) - 1)
     smallest = largest[:-1] + str(int(largest[-1]) + 1)
-    decimal = pc.match_substring_regex(texts, r"^[+-]?[0-9]+$")
-    digits = pc.replace_substring_regex(texts, r"^[+-]?0*", "")
-    bound = pc.if_else(pc.starts_with(texts, "-"), smallest, largest)
+    digits = pc.replace_substring_regex(whole, r"^[+-]?0*", "")
+    bound = pc.if_else(pc.starts_with(whole, "-"), smallest, largest)
     count = pc.utf8_length(digits)
     fits = pc.or_(pc.less(count, len(largest)), pc.and_(pc.equal(count, len(largest)), pc.less_equal(digits, bound)))
-    return pc.if_else(pc.or_(pc.invert(decimal), fits), texts, None)
+    return pc.if_else(fits, whole, None)
 
 
-def _unsigned(texts: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(texts, r"^\+([0-9])", r"\1")
+def _digits(texts: pa.Array) -> pa.Array:
+    """Remove a leading `+`, which Arrow does not read, and leave out hexadecimal numbers, which it reads."""
+    texts = pc.replace_substring_regex(texts, r"^\+([0-9])", r"\1")
+    hexadecimal = pc.match_substring_regex(texts, "^-?0[xX]")
+    return pc.if_else(hexadecimal, None, texts) if pc.any(hexadecimal).as_py() else texts
 
 
 def _decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:

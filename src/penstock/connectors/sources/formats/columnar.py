@@ -38,9 +38,12 @@ def columns_of(format_: FileFormat, path: str, schema: pa.Schema, wanted: frozen
         column, stored_type = format_.source.columns[position], schema.field(index).type
         if casts.misfit(stored_type, column.type):
             value_type = stored_type.value_type if pa.types.is_dictionary(stored_type) else stored_type
+            hint = "declare the type of the file, and CAST in the query"
+            if pa.types.is_nested(value_type):
+                hint = "no column has this type: leave it out, or have its values written as JSON text or as columns"
             raise Unfit(
                 f"column {column.name} is {type_name(value_type)} in the file and declared {type_name(column.type)}",
-                "declare the type of the file, and CAST in the query",
+                hint,
             )
     if wanted is not None:
         indices = {position: index for position, index in indices.items() if position in wanted}

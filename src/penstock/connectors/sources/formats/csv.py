@@ -33,6 +33,7 @@ _SAMPLE = 100
 #: Delimiters that a file may have in place of the declared one, for a hint.
 _DELIMITERS = (",", ";", "\t", "|")
 _FILLED = re.compile(rb"[^\r\n]")
+_HEXADECIMAL = re.compile(rb"0[xX]")
 _NOT_CLOSED = "a quoted cell that is not closed"
 
 
@@ -263,7 +264,12 @@ write delimiter '{delimiter_text}'"
             # A mark at the beginning of a file has been skipped; Arrow's parser would skip this one too.
             data = b"\n" + data
         names = [str(i) for i in range(layout.width)]
-        types = {names[i]: self._parser_type(self.source.columns[p].type, typed) for p, i in layout.places.items()}
+        # Arrow's parser reads hexadecimal integers: a block with what may be one has its integers read as text.
+        typed_integers = not _HEXADECIMAL.search(data)
+        types = {
+            names[i]: self._parser_type(self.source.columns[p].type, typed, typed_integers)
+            for p, i in layout.places.items()
+        }
         table = arrow_csv.read_csv(
             pa.BufferReader(pa.py_buffer(data)),
             # One thread: Spark has a task for every core.
@@ -287,9 +293,11 @@ write delimiter '{delimiter_text}'"
         columns = [pa.concat_arrays(column.chunks or [pa.array([], column.type)]) for column in table.columns]
         return ParsedCells(columns[: len(types)], table.num_rows)
 
-    def _parser_type(self, declared: pa.DataType, typed: bool) -> pa.DataType:
+    def _parser_type(self, declared: pa.DataType, typed: bool, typed_integers: bool) -> pa.DataType:
         if not typed:
             return pa.binary()
+        if pa.types.is_integer(declared) and not typed_integers:
+            return pa.string()
         # Arrow requires that all or none of a column's timestamps have a zone.
         return pa.string() if pa.types.is_timestamp(declared) else declared
 

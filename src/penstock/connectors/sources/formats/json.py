@@ -36,6 +36,7 @@ from penstock.connectors.sources.formats.lines import (
 
 #: First lines of a file that are read to check whether its keys are the declared ones.
 _SAMPLE = 100
+_ONE_PER_LINE = "write one object a line: jq -c '.[]' array.json > objects.json"
 _SPECIAL = frozenset({"NaN", "Infinity", "-Infinity"})
 _WHOLE = re.compile(r"-?[0-9]+\Z")
 
@@ -113,6 +114,8 @@ class JsonFormat(FileFormat):
             for position, column in enumerate(self.source.columns)
             if position not in folder_values or folded(column.name) in keys
         )
+        if _is_array(text.data[:SAMPLE_BYTES], bool(objects)):
+            raise Unfit("the file is a JSON array, and a line is read as one object", _ONE_PER_LINE)
         if objects:
             self._check_keys(positions, keys)
         return positions
@@ -229,7 +232,7 @@ class JsonFormat(FileFormat):
         if isinstance(value, ValueError):
             return f"broken JSON: {value}"
         if not isinstance(value, _Object):
-            return "not a JSON object"
+            return "a JSON array, not a JSON object" if isinstance(value, list) else "not a JSON object"
         row: dict[int, str | bytes | None] = dict.fromkeys(by_name.values())
         key_of_position: dict[int, str] = {}
         for index, (key, member) in enumerate(value):
@@ -261,6 +264,13 @@ class JsonFormat(FileFormat):
         if len(line) > self.options.limit:
             return long_record(path, number, line, self.options.limit)
         return rejection(path, number, line, reason)
+
+
+def _is_array(data: bytes, has_objects: bool) -> bool:
+    """Return whether a file that begins with `data` is one array, in one line or several; not one of lines of which the
+    first is an array."""
+    first = next((line for line in data.splitlines() if line.strip()), b"")
+    return first.lstrip().startswith(b"[") and (not has_objects or isinstance(_parse(first), ValueError))
 
 
 def _has_null(data: bytes) -> bool:

@@ -143,16 +143,18 @@ class SourceBinder:
         if right and reads_beside(rows):
             return self._lateral(source, rows, names, qualifier)
         node = rows.node
-        if source.window is not None:
+        if source.window is not None or (source.sample is not None and node.pattern is Pattern.MONOTONIC):
             node = as_stream(node, source.span, self.context)
+        node = self._sampled(node, source.sample, qualifier or "this query")
         return self._relation(node, names, source.window, qualifier, source)
 
     def _lateral(self, source: DerivedSource, rows: Inner, names: Sequence[str], qualifier: str | None) -> Inputs:
         entries = tuple(Entry(i, n, e.type, qualifier) for i, (n, e) in enumerate(zip(names, rows.items, strict=True)))
-        if source.window is not None:
-            hint = "put the window after the stream that the query reads"
-            message = "a window over a query that reads the sources beside it"
-            self.context.note(PenstockError("P0312", message, hint=hint), source.window.span)
+        behind, what = (source.window, "a window") if source.window is not None else (source.sample, "SAMPLE")
+        if behind is not None:
+            hint = f"put {what.replace('a w', 'the w')} after the stream that the query reads"
+            message = f"{what} over a query that reads the sources beside it"
+            self.context.note(PenstockError("P0312", message, hint=hint), behind.span)
             return Inputs((), entries, failed=True)
         return Inputs((), entries, rows=rows)
 
@@ -197,7 +199,8 @@ class SourceBinder:
             windowed = self.context.attempt(lambda: bind_window(window, elements, self.context, (*entries, *other)))
             if windowed is None:
                 return Inputs((), entries, failed=True)
-            sample = None if named is None else named.sample
+            sampled_source = item if isinstance(item, DerivedSource) else named
+            sample = None if sampled_source is None else sampled_source.sample
             shown = item.text if isinstance(item, Name) else ""
             scope = Scope((*entries, *other))
             sampled = self.context.attempt(lambda: bind_rows(windowed, sample, shown, scope, self.context))

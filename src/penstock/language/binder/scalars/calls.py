@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pyarrow as pa
 from sqlglot import exp
 
 from penstock.errors import PenstockError
@@ -189,6 +190,9 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
     order = time_of(binder.scope) if known is not None and known.timed else None
     call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
+    if bound and call.arguments and pa.types.is_string(bound[0].type) and call.arguments[0].type != bound[0].type:
+        hint = "declare the column as a number, or write CAST(.. AS DOUBLE), which means the same"
+        context.warn(f"{name} over a text: what is no number in it is NULL and left out", name_span(node), hint)
     return approximated(context, call, name_span(node))
 
 

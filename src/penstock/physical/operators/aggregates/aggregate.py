@@ -26,7 +26,7 @@ from penstock.physical.operators.aggregates.accumulators import (
     without_cells,
 )
 from penstock.physical.operators.aggregates.cells.pane_blocks import with_blocks
-from penstock.physical.operators.aggregates.events import GroupEvents, join, sweep
+from penstock.physical.operators.aggregates.events import GroupEvents, join, sweep, sweep_integers
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.aggregates.group_rows import GroupHistory, changed_rows
 from penstock.physical.operators.aggregates.values import GroupValues
@@ -198,12 +198,14 @@ class Aggregation(Operator):
         out_event = np.empty(count, np.int64)
         groups = self._groups
         lanes = groups.by_slot
-        count = int(
-            sweep(
-                events.slots, events.times, events.rows, factors, self._factor_of, order, events.integers,
-                events.floats, lanes.integers, lanes.floats, self._double_sums, out_integers, out_floats, out_event,
-            )
-        )  # fmt: skip
+        changes = events.slots, events.times, events.rows, factors, self._factor_of, order, events.integers
+        if self._plan.floats:
+            count = sweep(
+                *changes, events.floats, lanes.integers, lanes.floats, self._double_sums, out_integers, out_floats,
+                out_event,
+            )  # fmt: skip
+        else:
+            count = sweep_integers(*changes, lanes.integers, out_integers, out_event)
         groups.touch(touched)
         values = self._values.follow(events, order, count)
         slots, times = events.slots[out_event[:count]], events.times[out_event[:count]]

@@ -71,6 +71,31 @@ def _all_lanes(plan: AggregateLayout, floats: Float64s) -> Float64s:
     return made
 
 
+@compiled(reads="slots times rows factors factor_of order integers", counted=False)
+def sweep_integers(  # type: ignore[no-untyped-def]
+    slots, times, rows, factors, factor_of, order, integers, state_integers, out_integers, out_event
+):
+    """Do the same as `sweep` where no aggregate has sums of doubles, whose loops take a second to compile."""
+    n = order.shape[0]
+    width = integers.shape[1]
+    i = 0
+    k = 0
+    while i < n:
+        event = order[i]
+        slot, time = slots[event], times[event]
+        while i < n and slots[order[i]] == slot and times[order[i]] == time:
+            event = order[i]
+            row = rows[event]
+            for lane in range(width):
+                state_integers[slot, lane] += factors[event, factor_of[lane]] * integers[row, lane]
+            i += 1
+        for lane in range(width):
+            out_integers[lane, k] = state_integers[slot, lane]
+        out_event[k] = event
+        k += 1
+    return k
+
+
 @compiled(reads="slots times rows factors factor_of order integers floats sums", counted=False)
 def sweep(  # type: ignore[no-untyped-def]
     slots, times, rows, factors, factor_of, order, integers, floats, state_integers, state_floats, sums, out_integers,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import CODES, PenstockError
-from penstock.runtime.spark.startup.jvm import how_it_ended
+from penstock.runtime.spark.startup.jvm import MORE_FILES, how_it_ended
 from penstock.runtime.spark.startup.session import first_line, is_gone
 from penstock.runtime.spark.startup.workers import other_python
 from penstock.storage.seals import damaged
@@ -53,6 +53,8 @@ def translate(failure: Any, log: Path | None = None) -> PenstockError:
         )
     if "No space left on device" in text:
         return PenstockError("P0601", "the disk is full", hint="free space and start again with the same --checkpoint")
+    if "Too many open files" in text:
+        return PenstockError("P0601", "the run failed: too many files are open at once", hint=MORE_FILES, cause=failure)
     if (
         log is not None
         and (log_error := _BROKEN_LOG.search(text))

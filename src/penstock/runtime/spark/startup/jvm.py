@@ -15,6 +15,7 @@ import atexit
 import logging
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -22,6 +23,7 @@ import socketserver
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -33,7 +35,13 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
-from penstock.runtime.spark.startup.class_data_archive import archive_options, cache_folder, spark_home
+from penstock.runtime.spark.startup.class_data_archive import (
+    archive_options,
+    cache_folder,
+    claim,
+    spark_home,
+    writing_options,
+)
 from penstock.runtime.spark.startup.daemon import AHEAD, MODULE
 from penstock.temporary import leave, temporary_folder
 
@@ -72,6 +80,11 @@ _SOCKETS_ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.p
 _LONGEST_SOCKET, _SOCKET_NAME = 103, 43
 _ANSWER = "connection"
 _DAEMON = "daemon"
+#: The environment variable of a process whose JVM writes the archive of classes, `penstock warm`.
+WRITES_ARCHIVE = "PENSTOCK_WRITES_ARCHIVE"
+#: Number of files that a process may open at once from which on Spark starts and runs; a small run has 400 open.
+_FILES = 1024
+_UTF_8 = re.compile(r"utf-?8", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -90,10 +103,8 @@ class Jvm:
             if self.process.poll() is not None:
                 _TEMPORARY.discard(self.folder)
                 leave(self.folder)
-                raise PenstockError(
-                    "P0601",
-                    f"Spark does not start: its JVM ended with exit code {self.process.returncode}",
-                    hint=f"what it said is in {self.log}",
+                raise not_started(
+                    f"its JVM ended with exit code {self.process.returncode}", hint=f"what it said is in {self.log}"
                 )
             time.sleep(0.01)
         content = answer.read_bytes()
@@ -224,6 +235,7 @@ def start_jvm(settings: Mapping[str, str], log: Path | None) -> Jvm | None:
         command += ["--conf", f"{key}={value}"]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     environ = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _ANSWER)}
+    environ |= utf_8_locale(os.environ)
     environ[AHEAD] = str(folder / _DAEMON)
     if settings.get("spark.driver.bindAddress") == OWN_LOCAL["spark.driver.bindAddress"]:
         # Spark's own pages, if enabled, know no other setting for the address on which they listen.
@@ -242,11 +254,54 @@ def start_jvm(settings: Mapping[str, str], log: Path | None) -> Jvm | None:
     return Jvm(dict(settings), process, folder, place)
 
 
+def utf_8_locale(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which a JVM reads the names of files as UTF-8, as this process does.
+
+    Python does so under the locales C and POSIX, which cron, systemd and small images set. A JVM reads them as ASCII
+    there, and every path beyond ASCII ends it.
+    """
+    locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
+    if sys.getfilesystemencoding() != "utf-8" or _UTF_8.search(locale):
+        return {}
+    return {"LC_ALL": "C.UTF-8"}
+
+
+def few_files() -> str | None:
+    """Return how many files a process may open at once, as a sentence, where Spark needs more; else None."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # a JVM raises its own limit to this one
+    if limit == resource.RLIM_INFINITY or limit >= _FILES:
+        return None
+    return f"a process may open at most {limit} files at once here, too few for Spark"
+
+
+MORE_FILES = (
+    f"raise the hard limit to {4 * _FILES} or more: `ulimit -n` of the shell as root, LimitNOFILE of a unit of "
+    "systemd, --ulimit nofile of a container"
+)
+
+
+def not_started(reason: str, cause: BaseException | None = None, hint: str | None = None) -> PenstockError:
+    """Return the error P0601 of a Spark that does not start: for `reason`, or since it may open too few files, of which
+    Java tells only what it could not load."""
+    if few := few_files():
+        return PenstockError("P0601", f"Spark does not start: {few} ({reason})", hint=MORE_FILES, cause=cause)
+    return PenstockError("P0601", f"Spark does not start: {reason}", hint=hint, cause=cause)
+
+
 def spark_log() -> bytes:
     """Return the log so far of the JVM that this process started last; empty if it started none."""
     with suppress(OSError, IndexError):
         return _LOGS[-1].read_bytes()
     return b""
+
+
+def end_started(seconds: float) -> None:
+    """End the JVM that this process started last as the end of this process would, and wait for it so long."""
+    with suppress(IndexError, OSError, subprocess.TimeoutExpired):
+        process = _STARTED[-1]
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait(seconds)
 
 
 def how_it_ended() -> str:
@@ -265,6 +320,22 @@ def is_unused() -> bool:
 
 
 @atexit.register
+def _write_archive() -> None:
+    """Start `penstock warm` in the background, at the lowest priority, where this process had to start a JVM without an
+    archive of classes: the next one starts in half of the time. A process that is killed starts nothing."""
+    if not _STARTED or _UNUSED or WRITES_ARCHIVE in os.environ:
+        return
+    with suppress(PenstockError, OSError):
+        if claim(require_java(), cache_folder()):
+            subprocess.Popen(
+                [sys.executable, "-m", "penstock", "warm", "--only-java"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                cwd=tempfile.gettempdir(), start_new_session=True, preexec_fn=lambda: os.nice(19),
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )  # fmt: skip
+
+
+@atexit.register
 def _remove_temporary() -> None:
     for folder in _TEMPORARY:
         shutil.rmtree(folder, ignore_errors=True)
@@ -273,7 +344,8 @@ def _remove_temporary() -> None:
 def jvm_settings(settings: Mapping[str, str], java_home: Path) -> dict[str, str]:
     """Return the settings that the JVM itself needs at its start."""
     # This JVM moves bytes and starts often; the second compiler costs seconds at every start and gains nothing here.
-    options = ["-XX:TieredStopAtLevel=1", *archive_options(java_home, cache_folder())]
+    archive = writing_options if WRITES_ARCHIVE in os.environ else archive_options
+    options = ["-XX:TieredStopAtLevel=1", *archive(java_home, cache_folder())]
     key = "spark.driver.extraJavaOptions"
     return {**settings, key: " ".join([*options, settings.get(key, "")]).strip()}
 
@@ -302,6 +374,7 @@ def start_daemon(jvm: Jvm, master: str) -> None:
         return
     # As Spark would start it: Python and libraries read these when they are loaded.
     environ = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": settings.get("spark.task.cpus", "1")}
+    environ |= utf_8_locale(os.environ)
     prefix = "spark.executorEnv."
     environ |= {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
     with jvm.log.open("ab") as output, suppress(OSError):

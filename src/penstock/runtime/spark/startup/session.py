@@ -25,6 +25,7 @@ from penstock.runtime.spark.startup.jvm import (
     is_unused,
     jvm_settings,
     local_master,
+    not_started,
     session_settings,
     start_daemon,
     taken,
@@ -80,7 +81,7 @@ def start_now(master: str | None, log: Path | None, settings: Mapping[str, str])
     try:
         spark = builder.getOrCreate()
     except Exception as error:
-        raise PenstockError("P0601", f"Spark does not start: {first_line(error)}", cause=error) from error
+        raise not_started(first_line(error), cause=error) from error
     if is_new:
         _silence_reports_of_its_end(spark)
     for name, task in (("wake", lambda: _wake(spark)), ("load", _load)):
