@@ -20,6 +20,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import AwaitedRows, Ticks
 from penstock.control.engine import (
     Activity,
+    ControlEnds,
     EngineFigures,
     EngineVersion,
     NextVersion,
@@ -65,10 +66,6 @@ WAITING = "WAITING"
 
 def _no_one(place: int, error: PenstockError) -> None:
     """Ignore a failure that nothing listens for yet."""
-
-
-class RunEnded(Exception):
-    """The run that was to change has ended by an error; nothing goes on in this process."""
 
 
 class SparkPreparation:
@@ -176,7 +173,7 @@ class SparkEngine:
             except PenstockError as error:
                 if self._run is not None and not self._run.active and (failure := self._run.error) is not None:
                     # Not an error of the version: what has been accepted waits for the next start.
-                    raise RunEnded(f"the run has ended with {failure.code}: {failure.message}") from failure
+                    raise ControlEnds(f"the run has ended with {failure.code}: {failure.message}") from failure
                 raise _named(error, version.queries) from error
             if self._run.rounds is not None:
                 self._run.rounds.steer(RateControl.of(work.settings, len(work.queries), work.latency_target))
