@@ -100,15 +100,15 @@ class Applier:
     def _note(self, batch: BatchFigures, places: Mapping[str, int]) -> bool:
         """Note a batch, and have changes of plans looked at."""
         has_posted = self._batch_log.note(batch, places)
-        self._look()
+        try:
+            self._look()
+        except Exception as error:
+            note(error, "changes of plans cannot be looked at")
         return has_posted
 
     def _look(self) -> None:
-        try:
-            if changes_plans(self.current):
-                self.on_plans()
-        except Exception as error:
-            note(error, "changes of plans cannot be looked at")
+        if changes_plans(self.current):
+            self.on_plans()
 
     def run(self) -> None:
         """Apply what is accepted, until the backlog is closed."""
@@ -138,21 +138,21 @@ class Applier:
             if item.transaction is None:
                 group.append(item)
                 continue
-            if _waits(item, held):
-                held.append(item)
-                continue
-            if item.reading is None and not item.is_ready:
-                try:
+            try:
+                if _waits(item, held):
+                    held.append(item)
+                    continue
+                if item.reading is None and not item.is_ready:
                     if self._reads_past([item]) and _waits(item, group):
                         # What of its past can be read depends on what comes before.
                         break
                     if may_read:
                         self._prepare(item)
-                except ControlEnds:
-                    raise
-                except Exception as error:
-                    self._fail(item, error)
-                    return self._next_group(self.backlog.items, may_read)
+            except ControlEnds:
+                raise
+            except Exception as error:
+                self._fail(item, error)
+                return self._next_group(self.backlog.items, may_read)
             if not item.is_ready:
                 # Where it has caught up already, it is the next one.
                 held.append(item)
@@ -230,23 +230,30 @@ class Applier:
         except ControlEnds:
             raise
         except Exception as error:
-            if len(items) == 1:
-                self._fail(items[0], error)
+            if len(items) == 1 or items[0].is_applied:
+                for item in items:
+                    self._fail(item, error)
             else:
                 self._apply_each(items)
         self.backlog.remove(group)
-        self._save_catalog()
+        try:
+            self._save_catalog()
+            if items:
+                self._look()
+        except Exception as error:
+            note(error, "what follows commands has failed")
         for item in group:
             item.answer()
         self.backlog.in_hand = ()
-        if items:
-            self._look()
 
     def _apply_each(self, items: Sequence[AcceptedItem]) -> None:
         """Apply transactions one by one, without those that fail."""
         for item in items:
             if item not in self.backlog.items:
                 continue  # it depends on one that failed
+            if item.is_applied:
+                self.backlog.remove([item])
+                continue
             try:
                 self._apply_all([item])
             except ControlEnds:
@@ -255,7 +262,12 @@ class Applier:
                 self._fail(item, error)
 
     def _fail(self, item: AcceptedItem, error: Exception) -> None:
-        """Let an accepted transaction fail, unless its queries can wait for the rows that are missing."""
+        """Let an accepted transaction fail, unless its queries can wait for the rows that are missing. One that has been
+        applied stays so: what is left of it is done at the next start."""
+        if item.is_applied:
+            note(error, "a command has been applied, and what follows it failed")
+            self.backlog.remove([item])
+            return
         try:
             if isinstance(error, PenstockError) and error.code == "P0703" and self._can_wait(item):
                 return
@@ -317,10 +329,10 @@ class Applier:
             for source, key in early:
                 self._posted.withdraw(source, key)
             raise
-        self._reached = version.command
-        self.current = after
+        self._reached, self.current = version.command, after
+        for item in items:
+            item.is_applied = True
         self.backlog.remove(items)
-        # From here on they have been applied, whatever fails.
         if reading is not None:
             reading.end()
         try:
@@ -328,9 +340,9 @@ class Applier:
         except PenstockError as error:
             # The engine has changed: the rest is done at the next start.
             raise ControlEnds(f"rows of a command that was applied cannot be kept: {error}") from error
+        self._write_outcomes(outcomes)
         self._drop_rows(transactions)
         self._engine.wake()
-        self._write_outcomes(outcomes)
 
     def _carried_out(
         self, transaction: Transaction, after: Registry, version: EngineVersion, static: bool = False
@@ -354,7 +366,7 @@ class Applier:
             except Exception as error:
                 if isinstance(error, PenstockError) and error.code == "P0601":
                     raise
-                lost[row.number] = as_known(error, "the rows cannot be changed")
+                lost[row.number] = as_known(error, "its rows cannot be changed")
                 self._withdraw(row)
         counts = {number: self._row_counts.pop(number, None) for number in transaction.numbers}
         return [
@@ -457,8 +469,6 @@ class Applier:
             self._posted.expire()
         except (PenstockError, OSError) as error:
             log_event(LOG, logging.WARNING, "control", f"the catalog cannot be stored, the log stays: {error}")
-        except Exception as error:
-            note(error, "the catalog cannot be stored, the log stays")
 
     # -- recovery ----------------------------------------------------------------------------------------------
 
