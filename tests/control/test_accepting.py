@@ -11,7 +11,7 @@ import pytest
 from control_kit import STREAM, SUM, Server, server
 from mortal_storage import MortalStorage
 
-from penstock.control.engine import EngineVersion, NextVersion, Preparation
+from penstock.control.engine import ControlEnds, EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState
 from penstock.control.transactions import accepting
@@ -211,14 +211,14 @@ def test_the_control_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
     while len(system.control._backlog.items) < 3:
         assert time.monotonic() < end
         time.sleep(0.005)
-    system.engine._save = lambda: (_ for _ in ()).throw(MemoryError())  # type: ignore[method-assign]
+    system.engine._save = lambda: (_ for _ in ()).throw(ControlEnds("the run has ended"))  # type: ignore[method-assign]
     engine_of(system).go.set()
     for thread in threads:
         thread.join(60)
     assert [type(one) for one in errors] == [PenstockError] * 2
     with pytest.raises(PenstockError, match="the control has ended"):
         system.run("SHOW QUERIES;")
-    assert isinstance(system.control.failure, MemoryError)
+    assert isinstance(system.control.failure, ControlEnds)
     system.control.close()
 
 

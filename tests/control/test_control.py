@@ -12,7 +12,7 @@ import pytest
 from control_kit import STREAM, SUM, Server, server
 
 from penstock.control import applying
-from penstock.control.engine import EngineVersion, NextVersion, Preparation
+from penstock.control.engine import ControlEnds, EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState, Principal
 from penstock.errors import PenstockError, ScriptErrors
@@ -466,7 +466,7 @@ class EndedEngine(InProcessEngine):
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         if version.command == 0:
             return super().change(version, prepared)
-        raise RuntimeError("the run has ended with P0601: the disk is full")
+        raise ControlEnds("the run has ended with P0601: the disk is full")
 
 
 def test_what_was_accepted_when_the_run_ended_happens_at_the_next_start(tmp_path: Path) -> None:

@@ -162,7 +162,8 @@ class InlineRun:
         self.reporter.changed(self.job.plan, {}, QueryPolicies(), 0.0, changed.horizons)
         for sink in dropped:
             sink.close()
-        return RoundChange(self.job.intake, self.job.epoch, changed.offset)
+        planner = self.rounds.planner_after(self.job.intake)
+        return RoundChange(self.job.intake, self.job.epoch, changed.offset, planner)
 
     @property
     def ended(self) -> bool:

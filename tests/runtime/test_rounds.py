@@ -143,7 +143,8 @@ def changed_by(rounds: RoundLog, epoch: int, begun: list[int]) -> threading.Thre
 
     def begin() -> RoundChange:
         begun.append(epoch)
-        return RoundChange(rounds._planner._intake, epoch, replace(rounds._offset.planned(), again=True))
+        intake, offset = rounds._planner._intake, replace(rounds._offset.planned(), again=True)
+        return RoundChange(intake, epoch, offset, rounds.planner_after(intake))
 
     thread = threading.Thread(target=rounds.change, args=(begin,))
     thread.start()

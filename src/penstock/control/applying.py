@@ -15,15 +15,18 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from penstock.algebra.nodes.query import StartMode
+from penstock.algebra.nodes.query import Query, StartMode
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import Statistics
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
-from penstock.control.engine import Engine, EngineVersion, NextVersion, Preparation
+from penstock.control.engine import ControlEnds, Engine, EngineVersion, NextVersion, Preparation
 from penstock.control.entities.batch_log import BatchLogWriter
 from penstock.control.entities.relations import control_tables
-from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState
+from penstock.control.internal_errors import as_known, note
+from penstock.control.outcomes import SYSTEM, CommandOutcome
 from penstock.control.posted_rows import PostedRows
-from penstock.control.registry import Registry, command_of, default_sink, first_error, restored, settings_of
+from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
 from penstock.control.repair import accepted, change_with_paused, pause, paused_numbers, with_paused
 from penstock.control.row_changes import check_update, post_rows
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject
@@ -34,11 +37,13 @@ from penstock.control.transactions.late_waits import have_wait, late_waits
 from penstock.control.transactions.merging import BoundChange, bound_change, with_changes
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.plan_edits import changes_plans
-from penstock.control.versions import Versions, applied, failed
-from penstock.errors import PenstockError, ScriptErrors
+from penstock.control.versions import Versions, applied, failed, failure, queried
+from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import QueryStatus
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.watching.figures import BatchFigures
 
 LOG = logger_of("control")
@@ -89,11 +94,16 @@ class Applier:
         #: Whether some of these could not be written.
         self._owes_outcomes = False
         self._outcomes_lock = threading.Lock()
+        #: By number, the queries without which this start goes on.
+        self._left_out: dict[int, PenstockError] = {}
 
     def _note(self, batch: BatchFigures, places: Mapping[str, int]) -> bool:
         """Note a batch, and have changes of plans looked at."""
         has_posted = self._batch_log.note(batch, places)
-        self._look()
+        try:
+            self._look()
+        except Exception as error:
+            note(error, "changes of plans cannot be looked at")
         return has_posted
 
     def _look(self) -> None:
@@ -128,15 +138,21 @@ class Applier:
             if item.transaction is None:
                 group.append(item)
                 continue
-            if _waits(item, held):
-                held.append(item)
-                continue
-            if item.reading is None and not item.is_ready:
-                if self._reads_past([item]) and _waits(item, group):
-                    # What of its past can be read depends on what comes before.
-                    break
-                if may_read:
-                    self._prepare(item)
+            try:
+                if _waits(item, held):
+                    held.append(item)
+                    continue
+                if item.reading is None and not item.is_ready:
+                    if self._reads_past([item]) and _waits(item, group):
+                        # What of its past can be read depends on what comes before.
+                        break
+                    if may_read:
+                        self._prepare(item)
+            except ControlEnds:
+                raise
+            except Exception as error:
+                self._fail(item, error)
+                return self._next_group(self.backlog.items, may_read)
             if not item.is_ready:
                 # Where it has caught up already, it is the next one.
                 held.append(item)
@@ -175,9 +191,13 @@ class Applier:
             preparation = self._engine.prepare(self._next([item], with_changes(self.current, [item.change])))
         if preparation is None:
             item.is_ready = True
-        else:
+            return
+        try:
             item.reading = PastReading(preparation, self.backlog.wake)
-            item.answer()
+        except BaseException:
+            preparation.discard()
+            raise
+        item.answer()
 
     def _without_past(self, held: Sequence[AcceptedItem]) -> list[AcceptedItem]:
         """Return transactions that wait for a past which nothing needs after those behind them: the query that reads it
@@ -185,8 +205,13 @@ class Applier:
         for item in held:
             if not item.waits:
                 continue
-            chain = [item, *waiting_behind(item, held)]
-            if len(chain) > 1 and not self._reads_past(chain):
+            try:
+                chain = [item, *waiting_behind(item, held)]
+                is_needed = len(chain) == 1 or self._reads_past(chain)
+            except Exception as error:
+                note(error, "whether a past is still needed cannot be found out")
+                continue
+            if not is_needed:
                 item.end_reading()
                 for one in chain:
                     one.is_ready = True
@@ -202,44 +227,67 @@ class Applier:
         try:
             if items:
                 self._apply_all(items)
-        except PenstockError as error:
-            if len(items) == 1:
-                self._fail(items[0], error)
+        except ControlEnds:
+            raise
+        except Exception as error:
+            if len(items) == 1 or items[0].is_applied:
+                for item in items:
+                    self._fail(item, error)
             else:
                 self._apply_each(items)
         self.backlog.remove(group)
-        self._save_catalog()
+        try:
+            self._save_catalog()
+            if items:
+                self._look()
+        except Exception as error:
+            note(error, "what follows commands has failed")
         for item in group:
             item.answer()
         self.backlog.in_hand = ()
-        if items:
-            self._look()
 
     def _apply_each(self, items: Sequence[AcceptedItem]) -> None:
         """Apply transactions one by one, without those that fail."""
         for item in items:
             if item not in self.backlog.items:
                 continue  # it depends on one that failed
+            if item.is_applied:
+                self.backlog.remove([item])
+                continue
             try:
                 self._apply_all([item])
-            except PenstockError as error:
+            except ControlEnds:
+                raise
+            except Exception as error:
                 self._fail(item, error)
 
-    def _fail(self, item: AcceptedItem, error: PenstockError) -> None:
-        """Let an accepted transaction fail, unless its queries can wait for the rows that are missing."""
-        waits = late_waits(item, self.current, self._engine, self._posted) if error.code == "P0703" else {}
+    def _fail(self, item: AcceptedItem, error: Exception) -> None:
+        """Let an accepted transaction fail, unless its queries can wait for the rows that are missing. One that has been
+        applied stays so: what is left of it is done at the next start."""
+        if item.is_applied:
+            note(error, "a command has been applied, and what follows it failed")
+            self.backlog.remove([item])
+            return
+        try:
+            if isinstance(error, PenstockError) and error.code == "P0703" and self._can_wait(item):
+                return
+        except ControlEnds:
+            raise
+        except Exception as failure:
+            error = failure
+        self._lose(item, as_known(error, "the command cannot be applied"))
+
+    def _can_wait(self, item: AcceptedItem) -> bool:
+        """Have the queries of a transaction wait for the rows that are missing; return whether there are such. Raises
+        what its application raises."""
+        waits = late_waits(item, self.current, self._engine, self._posted)
         if waits:
             item.end_reading()
-            try:
-                with self.backlog.gate:
-                    have_wait(self.backlog.items, waits, self._log)
-                    self.backlog.ahead = with_changes(self.current, [each.change for each in self.backlog.items])
-                self._apply_all([item])
-            except PenstockError as failure:
-                error = failure
-            else:
-                return
-        self._lose(item, error)
+            with self.backlog.gate:
+                have_wait(self.backlog.items, waits, self._log)
+                self.backlog.ahead = with_changes(self.current, [each.change for each in self.backlog.items])
+            self._apply_all([item])
+        return bool(waits)
 
     def _lose(self, item: AcceptedItem, error: PenstockError) -> None:
         """Let an accepted transaction fail, with those that depend on it."""
@@ -261,8 +309,8 @@ class Applier:
             each.answer()
 
     def _apply_all(self, items: Sequence[AcceptedItem]) -> None:
-        """Apply some transactions as one version, and note their outcomes. Raises PenstockError, and then nothing has
-        changed."""
+        """Apply some transactions as one version, and note their outcomes. What it raises has changed nothing, unless
+        it is ControlEnds."""
         reading = items[0].reading
         if reading is not None:
             reading.check()
@@ -272,36 +320,82 @@ class Applier:
         try:
             for transaction in transactions:
                 # A relation that never changes is read by the query that begins.
-                early += self._post(transaction, after, static=True)
+                for row, source in _rows_of(transaction, after, static=True):
+                    early.append((row.source, _key(row)))
+                    self._change_row(transaction, after, row, source)
                 self._check_content(transaction, after)
             version = self._change(self._next(items, after), None if reading is None else reading.preparation)
-        except PenstockError:
+        except Exception:
             for source, key in early:
                 self._posted.withdraw(source, key)
             raise
+        self._reached, self.current = version.command, after
+        for item in items:
+            item.is_applied = True
+        self.backlog.remove(items)
         if reading is not None:
             reading.end()
-        self._reached = version.command
-        self.current = after
-        self.backlog.remove(items)
         try:
-            outcomes: list[CommandOutcome] = []
-            for transaction in transactions:
-                self._post(transaction, after, static=False)
-                outcomes += (
-                    replace(one, rows=self._row_counts.pop(one.number, None)) for one in applied(transaction, version)
-                )
+            outcomes = [one for each in transactions for one in self._carried_out(each, after, version)]
         except PenstockError as error:
             # The engine has changed: the rest is done at the next start.
-            raise RuntimeError(f"rows of a command that was applied cannot be kept: {error}") from error
+            raise ControlEnds(f"rows of a command that was applied cannot be kept: {error}") from error
+        self._write_outcomes(outcomes)
         self._drop_rows(transactions)
         self._engine.wake()
-        self._write_outcomes(outcomes)
+
+    def _carried_out(
+        self, transaction: Transaction, after: Registry, version: EngineVersion, static: bool = False
+    ) -> list[CommandOutcome]:
+        """Carry out the statements of a transaction that change rows, which a version contains; return the outcomes of
+        all its commands. A statement whose rows cannot be evaluated then has failed alone.
+
+        Args:
+            after: the declarations with what it changes.
+            static: also those of relations that never change.
+
+        Raises:
+            PenstockError: P0601, rows cannot be kept.
+        """
+        rows = [*(_rows_of(transaction, after, static=True) if static else ())]
+        rows += _rows_of(transaction, after, static=False)
+        lost: dict[int, PenstockError] = {}
+        for row, source in rows:
+            try:
+                self._change_row(transaction, after, row, source)
+            except Exception as error:
+                if isinstance(error, PenstockError) and error.code == "P0601":
+                    raise
+                lost[row.number] = as_known(error, "its rows cannot be changed")
+                self._withdraw(row)
+        counts = {number: self._row_counts.pop(number, None) for number in transaction.numbers}
+        return [
+            replace(one, rows=counts[one.number]) if one.number not in lost else failure(one.number, lost[one.number])
+            for one in applied(transaction, version)
+        ]
+
+    def _withdraw(self, row: RowStatement) -> None:
+        """Take back the rows of a statement that has failed, as far as they are there."""
+        try:
+            self._posted.withdraw(row.source, _key(row))
+        except Exception as error:
+            note(error, "rows of a statement that has failed cannot be taken back")
 
     def _change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
-        """Have the engine go over to a version. Raises PenstockError, and then nothing has changed."""
-        with self._batch_log.during_change(version, self._engine.version().sources):
-            return self._engine.change(version, prepared)
+        """Have the engine go over to a version. What it raises changes nothing."""
+        before = self._engine.version()
+        try:
+            with self._batch_log.during_change(version, before.sources):
+                return self._engine.change(version, prepared)
+        except ControlEnds:
+            raise
+        except Exception as error:
+            now = self._engine.version()
+            commands = now.command, now.waiting
+            if commands == (before.command, before.waiting) or commands != (version.command, version.waiting):
+                raise
+            note(error, f"the engine has changed to version {now.number}, and this failed behind the change")
+            return now
 
     def _next(self, items: Sequence[AcceptedItem], after: Registry) -> NextVersion:
         """Return the version in which some transactions are new."""
@@ -321,17 +415,12 @@ class Applier:
             if not isinstance(command, InsertRows):
                 check_update(self._posted, source, row.source, command, self._engine.updates)
 
-    def _post(self, transaction: Transaction, registry: Registry, static: bool) -> list[tuple[int, str]]:
-        """Carry out the statements of a transaction that change rows; return the posts. static: those of relations that
-        never change."""
-        posts = []
-        for row, source in _rows_of(transaction, registry, static):
-            command, key = self._command(transaction, row, registry), _key(row)
-            count = post_rows(self._posted, source, row.source, command, key, self._engine.updates)
-            if count is not None:
-                self._row_counts[row.number] = count
-            posts.append((row.source, key))
-        return posts
+    def _change_row(self, transaction: Transaction, registry: Registry, row: RowStatement, source: Source) -> None:
+        """Carry out a statement that changes rows, unless it has been carried out."""
+        command = self._command(transaction, row, registry)
+        count = post_rows(self._posted, source, row.source, command, _key(row), self._engine.updates)
+        if count is not None:
+            self._row_counts[row.number] = count
 
     def _command(
         self, transaction: Transaction, row: RowStatement, registry: Registry
@@ -342,9 +431,11 @@ class Applier:
         return command
 
     def _drop_rows(self, transactions: Sequence[Transaction]) -> None:
-        for transaction in transactions:
-            for number in transaction.change.removed:
+        for number in [number for one in transactions for number in one.change.removed]:
+            try:
                 self._posted.drop(number)
+            except Exception as error:
+                note(error, "rows of a source that was dropped are left behind")
 
     def write_outcomes(self) -> None:
         """Write the outcomes that could not be written before; called by any thread. Raises PenstockError P0601."""
@@ -361,11 +452,13 @@ class Applier:
             try:
                 self._log.finish(self._unwritten)
                 self._unwritten, self._owes_outcomes = [], False
-            except PenstockError:
+            except Exception as error:
                 self._owes_outcomes = True
                 # That a command has been applied is known from the version, so it can be written later.
                 if at_once or not outcomes:
                     raise
+                if not isinstance(error, PenstockError):
+                    note(error, "outcomes are written later")
 
     def _save_catalog(self) -> None:
         """Store the declarations every so often."""
@@ -394,7 +487,7 @@ class Applier:
             is_contained = transaction.last <= version.command and transaction.last not in version.waiting
             if outcome is None and not is_contained:
                 waiting.append(transaction)
-            elif outcome is not None and outcome.state is CommandState.FAILED:
+            elif self._log.has_failed(transaction):
                 stored = stored.changed(CatalogChange(next_id=transaction.change.next_id))
             else:
                 stored = stored.changed(transaction.change)
@@ -402,16 +495,60 @@ class Applier:
                     rows.append(transaction)
         self.current = restored(with_paused(stored, held), control_tables())
         self._accept_again(waiting, held)
-        version = self._change(self._next([], self.current))
+        version = self._go_on()
         for transaction in rows:
-            self._post(transaction, self.current, static=True)
-            self._post(transaction, self.current, static=False)
+            outcomes = self._carried_out(transaction, self.current, version, static=True)
             self._drop_rows([transaction])
-            self._write_outcomes(applied(transaction, version), at_once=True)
+            self._write_outcomes(outcomes, at_once=True)
         while group := self._next_group(self.backlog.items):
             self._apply(group)
         self._note_held(held, accepted(self._log, base))
         self._note_attention()
+
+    def _go_on(self) -> EngineVersion:
+        """Have the engine go on with the declarations. A query that keeps it from that by an internal error is left
+        out, and needs attention. Raises PenstockError where the error is of no single query."""
+        try:
+            return self._change(self._next([], self.current))
+        except (PenstockError, ControlEnds):
+            raise
+        except Exception as failure:
+            error = as_known(failure, "the queries cannot go on")
+        for left_out in self._suspects(error):
+            draft = Draft.on(self.current, {}, default_sink())
+            for number, reason in left_out.items():
+                draft.attention(number, reason)
+            without = Registry(draft.stored, draft.bound, self.current.errors, self.current.lost)
+            try:
+                version = self._change(self._next([], without))
+            except ControlEnds:
+                raise
+            except Exception as failure:
+                # Nothing has changed by it, and the next one is tried.
+                as_known(failure, "the queries cannot go on")
+                continue
+            self.current, self._left_out = without, left_out
+            return version
+        raise error
+
+    def _suspects(self, error: PenstockError) -> Iterator[dict[int, PenstockError]]:
+        """Yield what may be left out at a start, by number of a query: all that cannot be planned, then with these any
+        other one. error: why the engine cannot go on with all."""
+        running = [(one, query) for one, query in self.current.stored.queries if query.status is QueryStatus.RUNNING]
+        unplanned: dict[int, PenstockError] = {}
+        for one, query in running:
+            try:
+                for place, _ in query.plans:
+                    known = queried(one, query, place, self.current, self._posted)
+                    if known is not None:
+                        _plan_alone(known)
+            except Exception as failure:
+                unplanned[one.id] = as_known(failure, "the query cannot be planned")
+        if unplanned:
+            yield unplanned
+        for one, _ in running:
+            if one.id not in unplanned:
+                yield {**unplanned, one.id: error}
 
     def _accept_again(self, waiting: Sequence[Transaction], held: Collection[int]) -> None:
         """Put transactions of the log into the backlog. One that cannot be bound any more fails, with those that depend
@@ -422,11 +559,12 @@ class Applier:
             before = self.backlog.ahead
             try:
                 change = bound_change(before, change_with_paused(transaction.change, held))
-            except (PenstockError, ScriptErrors) as error:
-                outcomes += failed(transaction, first_error(error))
+                ahead = with_changes(before, [change])
+                footprint = footprint_of(before.stored, change.change, change.bound)
+            except Exception as error:
+                outcomes += failed(transaction, as_known(error, "the command cannot be bound"))
                 continue
-            self.backlog.ahead = with_changes(before, [change])
-            footprint = footprint_of(before.stored, change.change, change.bound)
+            self.backlog.ahead = ahead
             kept = [one.query for one in change.change.objects if one.query is not None]
             places = frozenset(place for query in kept for place, _ in query.plans)
             self.backlog.add(AcceptedItem(transaction, change, footprint, places))
@@ -455,9 +593,13 @@ class Applier:
         """Note as commands which queries cannot be bound any more, and which ones that were to take the place of
         another one."""
         draft, current = Draft.on(self.current, {}, default_sink()), self.current
+        left_out = {number: why for number, why in self._left_out.items() if number in current.stored.objects}
         names = [name for number, error in current.errors.items() if (name := draft.attention(number, error))]
+        names += [name for number, error in left_out.items() if (name := draft.attention(number, error, True))]
         texts = [f"NEEDS ATTENTION: {', '.join(names)}"] if names else []
-        bound = [one for one, _ in current.stored.queries if one.id not in current.errors]
+        # One that was left out by an internal error stays so until it is resumed.
+        known = [one for one, query in current.stored.queries if query.code != "P0601"]
+        bound = [one for one in known if one.id not in current.errors]
         again = [name for one in bound if (name := draft.can_go_on(one))]
         texts += [f"CAN BE BOUND AGAIN: {', '.join(again)}"] if again else []
         changing = [one for number in current.lost if (one := draft.stored.objects.get(number)) is not None]
@@ -473,6 +615,13 @@ class Applier:
 def _of(item: AcceptedItem) -> Transaction:
     assert item.transaction is not None, "it is a transaction"
     return item.transaction
+
+
+def _plan_alone(query: Query) -> None:
+    """Plan a query by itself. Raises whatever its planning raises."""
+    strategy, statistics = Strategy.PATTERN, Statistics()
+    root = optimize(query.root, planning=strategy.planning(statistics))
+    plan_queries([replace(query, root=root)], statistics, strategy)
 
 
 def _waits(item: AcceptedItem, others: Sequence[AcceptedItem]) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from penstock.control.outcomes import CommandOutcome
+from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog
 from penstock.errors import PenstockError
@@ -265,6 +265,12 @@ class CommandLog:
                     found |= {other: outcomes[other] for other in wanted if other in outcomes}
         return found
 
+    def has_failed(self, transaction: Transaction) -> bool:
+        """Return whether a transaction, which a catalog does not contain, has no effect: all its commands have failed.
+        One that has been applied may have statements whose rows could not be changed."""
+        outcomes = [self.outcomes.get(number) for number in transaction.numbers]
+        return all(outcome is not None and outcome.state is CommandState.FAILED for outcome in outcomes)
+
     def commands(self, after: int = 0, limit: int | None = None) -> list[_LoggedCommand]:
         """Return the commands behind the number `after`, in order. limit: how many at most."""
         # What is put into a file meanwhile is in both.
@@ -291,8 +297,13 @@ class CommandLog:
         """Write a transaction, which happens from then on. posted: the digest of what was posted. Raises PenstockError
         P0601, and then it does not happen."""
         made = Transaction(self.next_number, tuple(texts), who, _now(), key, posted, dict(settings), change)
-        self.files.write(f"{made.first}.json", made.document())
-        self._know(made)
+        try:
+            self.files.write(f"{made.first}.json", made.document())
+            self._know(made)
+        except Exception:
+            # Nobody is told that it has been accepted.
+            self.files.remove(f"{made.first}.json")
+            raise
         return made
 
     def amend(self, transaction: Transaction, change: CatalogChange) -> Transaction:

@@ -139,6 +139,11 @@ class EngineFigures:
     dead_letters: str | None = None
 
 
+class ControlEnds(Exception):
+    """Nothing goes on in this process, such as when the engine has ended by an error of its own; what has been accepted
+    happens at the next start."""
+
+
 def out_of_step(query: str) -> PenstockError:
     """Return the error for a query that would take over from one that is behind it."""
     return PenstockError("P0701", f"query {query} is ahead of the one whose place it is to take", hint="try again")
@@ -209,6 +214,8 @@ class Engine(Protocol):
 
         Raises:
             PenstockError: nothing has changed.
+            ControlEnds: the engine has ended.
+            Exception: one that nobody has foreseen; `version` tells whether it came before the change or behind it.
         """
 
     def version(self) -> EngineVersion:

@@ -148,12 +148,14 @@ class InProcessEngine:
                     self._state.number += 1
                 self._live.decide_by(_deciding(version))
                 self._state.command, self._state.waiting = version.command, version.waiting
+                found = self.version()
+                found = replace(found, begun=with_instants(found.heartbeats, version, found.ahead))
+                # From here on it has happened.
                 self._save()
             except BaseException:
                 self._state, self._live = before[0], LiveEngine.restored(before[1])
                 raise
-            found = self.version()
-            return replace(found, begun=with_instants(found.heartbeats, version, found.ahead))
+            return found
 
     def version(self) -> EngineVersion:
         with self._lock:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import SinkSpec
+from penstock.control.internal_errors import as_known
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject
 from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
@@ -75,25 +76,20 @@ def restored(stored: StoredCatalog, control: Mapping[str, ControlTable] | None =
     for one in sorted(stored.objects.values(), key=lambda one: DECLARATION_ORDER[one.kind]):
         try:
             catalog = declared(one, catalog, beside=False)
-        except (ScriptErrors, PenstockError) as error:
-            errors[one.id] = first_error(error)
+        except Exception as error:
+            errors[one.id] = as_known(error, f"internal error at {one.name}")
             catalog = catalog.with_unbound(unbound(one, errors[one.id]))
             continue
         try:
             catalog = _with_beside(one, catalog)
-        except (ScriptErrors, PenstockError) as error:
-            lost[one.id] = first_error(error)
+        except Exception as error:
+            lost[one.id] = as_known(error, f"internal error at what is to take the place of {one.name}")
     return Registry(stored, catalog, errors, lost)
 
 
 def unbound(one: StoredObject, error: PenstockError) -> UnboundDeclaration:
     """Return a stored declaration that cannot be bound."""
     return UnboundDeclaration(one.kind, one.name, one.text, error.code, error.message, one.attributes)
-
-
-def first_error(error: ScriptErrors | PenstockError) -> PenstockError:
-    """Return an error, or the first one of a script."""
-    return error.errors[0] if isinstance(error, ScriptErrors) else error
 
 
 def settings_of(texts: Mapping[str, str]) -> Settings:

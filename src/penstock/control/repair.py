@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.control.command_log import CommandLog, Transaction, digest
-from penstock.control.outcomes import CommandState
 from penstock.control.registry import quoted
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
@@ -74,8 +73,7 @@ def accepted(log: CommandLog, stored: StoredCatalog) -> StoredCatalog:
     """Return the declarations after everything that has been accepted and has not failed. stored: the latest catalog of
     the log."""
     for transaction in log.since_catalog():
-        outcome = log.outcomes.get(transaction.last)
-        if outcome is None or outcome.state is not CommandState.FAILED:
+        if not log.has_failed(transaction):
             stored = stored.changed(transaction.change)
     return stored
 

@@ -20,6 +20,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import AwaitedRows, Ticks
 from penstock.control.engine import (
     Activity,
+    ControlEnds,
     EngineFigures,
     EngineVersion,
     NextVersion,
@@ -65,10 +66,6 @@ WAITING = "WAITING"
 
 def _no_one(place: int, error: PenstockError) -> None:
     """Ignore a failure that nothing listens for yet."""
-
-
-class RunEnded(Exception):
-    """The run that was to change has ended by an error; nothing goes on in this process."""
 
 
 class SparkPreparation:
@@ -173,18 +170,20 @@ class SparkEngine:
                     self._run = launch(work, str(self._checkpoint), False, self._failed)
                 else:
                     change(self._run, work, False, None if own is None else own.take())
-            except PenstockError as error:
-                if self._run is not None and not self._run.active and (failure := self._run.error) is not None:
+            except Exception as error:
+                if self._run is not None and (failure := self._run.error) is not None:
                     # Not an error of the version: what has been accepted waits for the next start.
-                    raise RunEnded(f"the run has ended with {failure.code}: {failure.message}") from failure
-                raise _named(error, version.queries) from error
-            if self._run.rounds is not None:
-                self._run.rounds.steer(RateControl.of(work.settings, len(work.queries), work.latency_target))
+                    raise ControlEnds(f"the run has ended with {failure.code}: {failure.message}") from failure
+                if isinstance(error, PenstockError):
+                    raise _named(error, version.queries) from error
+                raise
             begins = [place for place in version.queries if not self._stands(place, version)]
             self._standing = {place: (query.track, query.activity) for place, query in version.queries.items()}
             self._sources, self._version = frozenset(work.sources), version
             if own is not None:
                 own.release()
+            if self._run.rounds is not None:
+                self._run.rounds.steer(RateControl.of(work.settings, len(work.queries), work.latency_target))
         self._tell_left_out(work, self._run)
         found = self._run.version()
         begun = _begun(version, begins, found.offset)
@@ -392,9 +391,9 @@ class SparkEngine:
 @contextmanager
 def suspended(readings: Collection[ReadingBeside]) -> Iterator[None]:
     """Have readings stop for a change."""
-    for reading in readings:
-        reading.suspend()
     try:
+        for reading in readings:
+            reading.suspend()
         yield
     finally:
         for reading in readings:

@@ -252,7 +252,9 @@ def applied(transaction: Transaction, version: EngineVersion) -> list[CommandOut
 
 def failed(transaction: Transaction, error: PenstockError) -> list[CommandOutcome]:
     """Return the outcomes of a transaction that has no effect."""
-    return [
-        CommandOutcome(number, CommandState.FAILED, None, None, error.code, error.message)
-        for number in transaction.numbers
-    ]
+    return [failure(number, error) for number in transaction.numbers]
+
+
+def failure(number: int, error: PenstockError) -> CommandOutcome:
+    """Return the outcome of a command that has no effect."""
+    return CommandOutcome(number, CommandState.FAILED, None, None, error.code, error.message)

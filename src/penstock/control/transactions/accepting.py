@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,9 +12,10 @@ from penstock.control.command_log import CommandLog
 from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
 from penstock.control.entities.system import LoggedCommand, SystemView
 from penstock.control.entities.updates import statements_of
+from penstock.control.internal_errors import as_known, first_error
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
-from penstock.control.registry import Registry, bind_one, command_of, default_sink, first_error, settings_of
+from penstock.control.registry import Registry, bind_one, command_of, default_sink, settings_of
 from penstock.control.row_changes import check_changeable
 from penstock.control.script import into_spans, placed_at
 from penstock.control.stored_catalog import StoredCatalog
@@ -30,7 +30,6 @@ from penstock.control.transactions.request import PostedScript
 from penstock.control.transactions.whole_catalog import catalog_steps, placed
 from penstock.control.versions import part_of_version, queried
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
-from penstock.events import log_event, logger_of
 from penstock.language.binder.context import BindingFailed
 from penstock.language.commands import (
     Cancel,
@@ -51,8 +50,6 @@ from penstock.language.commands import (
 from penstock.language.queries import NOWHERE
 from penstock.language.statements import CreateFunction, CreateQuery, CreateSource, CreateSummary, CreateView
 from penstock.language.text import TextSpan
-
-LOG = logger_of("control")
 
 #: Is called with a command and who posts it before it is accepted; raises PenstockError for what is not allowed.
 Policy = Callable[[Command, Principal], None]
@@ -91,6 +88,10 @@ class Acceptor:
         self._take_overs: dict[int, int] = {}
         #: By place of a query that has waited for rows, the command with which it was to begin.
         self._begun: dict[int, int] = {}
+        #: The error that nobody has foreseen with which changes of plans were looked at last.
+        self._last_look = ""
+        #: By number of a query, such an error with which it was found out last what it waits for.
+        self._unknown: dict[int, str] = {}
 
     def take(self, request: PostedScript) -> None:
         """Accept a transaction or refuse it."""
@@ -100,16 +101,32 @@ class Acceptor:
                 with self._backlog.gate:
                     self._accept(one)
                 one.accepted.set()
-            except (PenstockError, ScriptErrors) as error:
+            except Exception as error:
+                if one.transaction is not None and not one.repeated:
+                    one.refuse(error)
+                    raise
                 if one.begins is not None:
                     self._impossible.add(one.begins)
                 if one.failure is not None:
                     # A failure has happened, whether or not it can be noted now.
                     self._unnoted.append(one)
-                one.refuse(error)
+                one.refuse(error if isinstance(error, PenstockError) else self._internal(one, error))
             except BaseException as failure:
                 one.refuse(failure)
                 raise
+
+    def _internal(self, request: PostedScript, error: Exception) -> PenstockError:
+        """Return what answers a request that was not accepted for an error that nobody has foreseen: nothing has
+        changed by then."""
+        if request.looks and self._last_look == (looked := repr(error)):
+            # Changes are looked at after each batch.
+            return PenstockError("P0601", looked)
+        if request.looks:
+            self._last_look = looked
+        what = "a step of a query cannot be taken" if request.looks else "the statement cannot be bound"
+        known = as_known(error, what)
+        known.hint = f"nothing has changed; {known.hint}"
+        return known
 
     def _accept(self, request: PostedScript) -> None:
         """Accept a transaction. Raises ScriptErrors and PenstockError, and then nothing has been written."""
@@ -118,7 +135,7 @@ class Acceptor:
             return
         before = self._backlog.ahead
         into = into_spans(request.commands)
-        draft = self._bound(request)
+        draft = self._drafted(request)
         commands = request.commands
         texts = [text for text, command in zip(commands.texts, request.bound, strict=True) if changes(command)]
         texts += request.steps
@@ -143,17 +160,15 @@ class Acceptor:
             self._backlog.add(AcceptedItem(None, request=request))
             return
         self._write_outcomes()
-        change = draft.change
-        request.transaction = self._log.accept(
+        change, after = draft.change, draft.registry
+        footprint = footprint_of(before.stored, change, draft.bound)
+        item = AcceptedItem(None, BoundChange(change, draft.bound), footprint, frozenset(draft.touched), request)
+        item.transaction = request.transaction = self._log.accept(
             texts, request.who.name, request.key, request.digest, request.settings, change
         )
-        self._backlog.ahead = draft.registry
-        footprint = footprint_of(before.stored, change, draft.bound)
-        self._backlog.add(
-            AcceptedItem(
-                request.transaction, BoundChange(change, draft.bound), footprint, frozenset(draft.touched), request
-            )
-        )
+        # From here on it happens: nothing may fail.
+        self._backlog.ahead = after
+        self._backlog.add(item)
 
     def _was_posted(self, request: PostedScript) -> bool:
         """Return whether a transaction was accepted before with the same key. Raises PenstockError P0731."""
@@ -164,23 +179,6 @@ class Acceptor:
             raise key_used(request.key or "")
         request.transaction, request.repeated = known, True
         return True
-
-    def _bound(self, request: PostedScript) -> Draft:
-        """Return what `_drafted` does. An internal error of what a client sent is an answer to that client: nothing has
-        changed by then. Raises ScriptErrors and PenstockError."""
-        try:
-            return self._drafted(request)
-        except (PenstockError, ScriptErrors):
-            raise
-        except Exception as error:
-            if request.failure is not None or request.looks:
-                raise
-            message = f"the statement cannot be bound: {type(error).__name__}: {error}"
-            log_event(LOG, logging.ERROR, "control", message, trace=error)
-            raise PenstockError(
-                "P0601", message, hint="nothing has changed; this is an internal error, the log of the server has more",
-                cause=error,
-            ) from error  # fmt: skip
 
     def _drafted(self, request: PostedScript) -> Draft:
         """Bind a transaction against everything that has been accepted. Raises ScriptErrors and PenstockError."""
@@ -281,8 +279,15 @@ class Acceptor:
         def awaited(id_: int, place: int) -> AwaitedRows | None:
             one = registry.stored.objects[id_]
             assert one.query is not None, "a query waits"
-            query = queried(one, one.query, place, registry, self._posted)
-            return None if query is None else self._engine.awaited(query)
+            try:
+                query = queried(one, one.query, place, registry, self._posted)
+                return None if query is None else self._engine.awaited(query)
+            except Exception as error:
+                # It goes on waiting, and keeps no other one from its step.
+                if self._unknown.get(id_) != (unknown := repr(error)):
+                    self._unknown[id_] = unknown
+                    as_known(error, f"what query {one.name} waits for cannot be found out")
+                return None
 
         for step in due_holds(registry, awaited):
             one, place = draft.stored.objects[step.id], step.place
@@ -304,8 +309,8 @@ class Acceptor:
         """Return why the engine cannot do what has been drafted, None where it can."""
         try:
             self._engine.check(self._part(draft))
-        except PenstockError as error:
-            return error
+        except Exception as error:
+            return as_known(error, "the query cannot begin")
         return None
 
     def _failed_step(self, place: int) -> PenstockError | None:

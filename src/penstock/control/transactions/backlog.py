@@ -32,6 +32,7 @@ class AcceptedItem:
         request: who waits for it; None for one from before a restart.
         reading: of the past of its queries, once that is begun.
         is_ready: its queries read no past, or that has been decided.
+        is_applied: the engine has changed to a version with it.
     """
 
     transaction: Transaction | None
@@ -41,6 +42,7 @@ class AcceptedItem:
     request: PostedScript | None = None
     reading: PastReading | None = None
     is_ready: bool = False
+    is_applied: bool = False
 
     @property
     def waits(self) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
-from penstock.control.registry import DECLARATION_ORDER, declared, first_error, quoted, registered, unbound
+from penstock.control.internal_errors import as_known
+from penstock.control.registry import DECLARATION_ORDER, declared, quoted, registered, unbound
 from penstock.control.stored_catalog import (
     CatalogChange,
     OtherQuery,
@@ -20,7 +21,7 @@ from penstock.control.stored_catalog import (
     StoredQuery,
 )
 from penstock.control.transactions.plan_edits import WARM_WAIT, EditStep, HoldStep
-from penstock.errors import PenstockError, ScriptErrors, as_name
+from penstock.errors import PenstockError, as_name
 from penstock.language.catalog import Catalog, QueryBeside, QueryStatus
 from penstock.language.plans.choices import without_no_choices
 from penstock.physical.execution.progress import timed_sources
@@ -83,13 +84,14 @@ class DraftedQueries:
         kept = without_no_choices({**one.attributes, "plan": query.plan})
         self._set(replace(one, attributes=kept), self._without_edit(replace(one, query=query)))
 
-    def attention(self, number: int, error: PenstockError) -> str:
-        """Note that the declaration with a number cannot be bound; return the name of a query for which that, or the
-        reason, is new, else an empty text."""
+    def attention(self, number: int, error: PenstockError, again: bool = False) -> str:
+        """Note that the declaration with a number cannot be bound, or that the query cannot go on; return the name of a
+        query for which that, or the reason, is new, else an empty text. again: also where it is not new."""
         one = self.stored.objects[number]
         if one.query is None:
             return ""
-        if one.query.status is QueryStatus.NEEDS_ATTENTION and one.query.message == error.message:
+        is_known = one.query.status is QueryStatus.NEEDS_ATTENTION and one.query.message == error.message
+        if is_known and not again:
             return ""
         one = self._ended(one)
         self._set_query(one, status=QueryStatus.NEEDS_ATTENTION, silent=False, code=error.code, message=error.message)
@@ -103,8 +105,8 @@ class DraftedQueries:
         for one in sorted(left, key=lambda one: (DECLARATION_ORDER[one.kind], one.id)):
             try:
                 self.bound = declared(one, self.bound, beside=False)
-            except (ScriptErrors, PenstockError) as error:
-                self.errors[one.id] = first_error(error)
+            except Exception as error:
+                self.errors[one.id] = as_known(error, f"internal error at {one.name}")
                 self.bound = self.bound.with_unbound(unbound(one, self.errors[one.id]))
                 continue
             if one.query is not None:

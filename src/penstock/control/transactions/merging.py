@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.control.registry import Registry, declared, first_error, unbound
+from penstock.control.internal_errors import as_known
+from penstock.control.registry import Registry, declared, unbound
 from penstock.control.stored_catalog import CatalogChange, StoredObject
-from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.catalog import Catalog
 
 #: The parts of a catalog that are kept by the names of declarations other than functions.
@@ -59,10 +59,10 @@ def bound_change(registry: Registry, change: CatalogChange) -> BoundChange:
     for one in sorted(change.objects, key=_order):
         try:
             bound = declared(one, bound)
-        except (ScriptErrors, PenstockError) as error:
+        except Exception as error:
             if one.id not in registry.errors:
                 raise
-            bound = bound.with_unbound(unbound(one, first_error(error)))
+            bound = bound.with_unbound(unbound(one, as_known(error, f"internal error at {one.name}")))
     return BoundChange(change, bound)
 
 

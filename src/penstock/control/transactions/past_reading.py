@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from penstock.control.engine import Preparation
+from penstock.control.internal_errors import as_known, note
 from penstock.errors import PenstockError
 
 
@@ -52,11 +53,13 @@ class PastReading:
         if isinstance(self.error, PenstockError) or (self.error is not None and not isinstance(self.error, Exception)):
             raise self.error
         if self.error is not None:
-            message = f"the past cannot be read: {type(self.error).__name__}: {self.error}"
-            raise PenstockError("P0601", message, cause=self.error)
+            raise as_known(self.error, "the past cannot be read")
 
     def end(self) -> None:
-        """End the reading and remove what has been read."""
-        self.preparation.end()
-        self._thread.join()
-        self.preparation.discard()
+        """End the reading and remove what has been read. What cannot be removed is left behind: nobody needs it."""
+        try:
+            self.preparation.end()
+            self._thread.join()
+            self.preparation.discard()
+        except Exception as error:
+            note(error, "what was read of a past is left behind")

@@ -38,6 +38,7 @@ from penstock.runtime.spark.checkpoint.writes_beside import WritesBeside
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
+from penstock.runtime.spark.job_files import job_kept_on_failure
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.batch_output import read_output
 from penstock.runtime.spark.output.delivery import SinkIsolation, by_weight, deliver_answers
@@ -47,7 +48,7 @@ from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import AnswerGate
 from penstock.runtime.spark.output.written_batch import WrittenBatch
-from penstock.runtime.spark.start import PreparedStart
+from penstock.runtime.spark.start import PreparedStart, closed_on_failure
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
 from penstock.runtime.spark.streaming import RoundsQuery
@@ -324,14 +325,17 @@ class SparkRun:
             hint = "start it with live=True; Spark must not read its sources nor keep its state"
             raise PenstockError("P0701", "the queries of this run cannot be changed", hint=hint)
 
+        rounds = self._rounds
+
         def adopt_change() -> RoundChange | None:
-            job_change = begin()
-            if job_change is None:
-                return None
-            if job_change.offset is None:
-                self.work, self.epoch = job_change.work, job_change.epoch
-                return None
-            return self._adopt(job_change, job_change.offset)
+            with job_kept_on_failure(self._folder):
+                job_change = begin()
+                if job_change is None:
+                    return None
+                if job_change.offset is None:
+                    self.work, self.epoch = job_change.work, job_change.epoch
+                    return None
+                return self._adopt(job_change, job_change.offset, rounds)
 
         try:
             self._rounds.change(adopt_change, after_failure)
@@ -341,24 +345,30 @@ class SparkRun:
             message = f"the run has failed, so it cannot be changed: {failure.message}"
             raise PenstockError("P0701", message, hint="start it again") from failure
 
-    def _adopt(self, job_change: JobChange, offset: Offset) -> RoundChange:
-        """Go on with another job, once the last round of the one before is delivered."""
-        dropped_sinks = [sink for name, sink in self._sinks.items() if job_change.sinks.get(name) is not sink]
-        with remove_epoch_on_failure(self._folder, job_change.job.epoch):
-            pipeline = Pipeline(self._folder, job_change.job, job_change.digest)
-            totals = self._totals.reread(job_change.job.plan)
+    def _adopt(self, job_change: JobChange, offset: Offset, rounds: RoundLog) -> RoundChange:
+        """Go on with another job, once the last round of the one before is delivered. What it raises changes
+        nothing."""
+        job, known = job_change.job, self._sinks
+        new_sinks = {name: sink for name, sink in job_change.sinks.items() if known.get(name) is not sink}
+        dropped_sinks = [sink for name, sink in known.items() if job_change.sinks.get(name) is not sink]
+        with closed_on_failure(new_sinks), remove_epoch_on_failure(self._folder, job.epoch):
+            pipeline = Pipeline(self._folder, job, job_change.digest)
+            totals, parts = self._totals.reread(job.plan), ResultParts(self._folder)
+            target = job_change.work.settings["target_latency"] or 0.0
+            following = RoundChange(job.intake, job.epoch, offset, rounds.planner_after(job.intake))
         with self._change_lock:
-            self.work, self.epoch = job_change.work, job_change.epoch
-            self._job, self._sinks = job_change.job, dict(job_change.sinks)
-            self._pipeline, self._totals = pipeline, totals
-            self._result_parts = ResultParts(self._folder)
-            target, plan = self.work.settings["target_latency"] or 0.0, self._job.plan
-            self._reporter.changed(plan, self._job.all_sources, self.work.policies, target, job_change.horizons)
-            self.notices = job_change.notices
+            self.work, self.epoch, self.notices = job_change.work, job_change.epoch, job_change.notices
+            self._job, self._sinks = job, dict(job_change.sinks)
+            self._pipeline, self._totals, self._result_parts = pipeline, totals, parts
             self._older.add()
-        for sink in dropped_sinks:
-            sink.close()
-        return RoundChange(job_change.job.intake, job_change.job.epoch, offset)
+            try:
+                self._reporter.changed(job.plan, job.all_sources, self.work.policies, target, job_change.horizons)
+                for sink in dropped_sinks:
+                    sink.close()
+            except Exception as error:
+                # The run has changed: figures may be incomplete, and a sink may stay open.
+                log_event(LOG, logging.ERROR, "change", f"an internal error followed a change: {error!r}", trace=error)
+        return following
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 

@@ -100,10 +100,12 @@ class ReadingBeside:
     def release(self) -> None:
         """Remove what has been read and not been taken, and let another reading begin."""
         with self._changed:
-            self._drop()
-            if self._has_turn:
-                self._has_turn = False
-                self._turn.release()
+            try:
+                self._drop()
+            finally:
+                if self._has_turn:
+                    self._has_turn = False
+                    self._turn.release()
 
     def _drop(self) -> None:
         ahead = self.take()

@@ -50,11 +50,13 @@ class RoundChange:
     Args:
         epoch: whose plan the next round runs.
         offset: at which it begins.
+        planner: plans them (`RoundLog.planner_after`).
     """
 
     intake: Intake
     epoch: int
     offset: Offset
+    planner: InputPlanner
 
 
 class RoundLog:
@@ -188,6 +190,20 @@ class RoundLog:
             if not self._stopped.is_set():
                 self._advance()
 
+    def planner_after(self, intake: Intake) -> InputPlanner:
+        """Return what plans the rounds after a change that is to come. intake: that of its plan."""
+        return InputPlanner(self._folder, intake, before=self._planner)
+
+    def _retain(self, intake: Intake) -> None:
+        """Retain what a change says that has begun. What it raises ends the run, as it is not known what is retained:
+        the next start begins to retain again."""
+        try:
+            self._retention.begin(intake, self._highs_delivered())
+        except Exception as error:
+            message = f"streams cannot be retained: {type(error).__name__}: {error}"
+            self.failure = PenstockError("P0601", message, cause=error)
+            raise self.failure from error
+
     def _change(self, begin: Callable[[], RoundChange | None], after_failure: bool) -> None:
         with self._state_changed:
             self._pending_changes += 1
@@ -201,11 +217,11 @@ class RoundLog:
                 change = begin()
                 if change is not None:
                     self._change_required, self._has_run, self._look_failure = False, False, None
-                    self._planner = InputPlanner(self._folder, change.intake, before=self._planner)
+                    self._planner = change.planner
                     self._epoch, self._offset, self._rate_control = change.epoch, change.offset, change.intake.pace
                     self._earliest_start = self._clock()
                     self._births = change.intake.births
-                    self._retention.begin(change.intake, self._highs_delivered())
+                    self._retain(change.intake)
             finally:
                 self._pending_changes -= 1
 
