@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
-from penstock.control.command_log import Transaction
 from penstock.control.control import Control
 from penstock.control.entities.queries import shedding_texts
 from penstock.control.entities.running_plan import running_plan, running_plan_document
@@ -24,7 +23,7 @@ from penstock.control.outcomes import CommandOutcome, CommandState, Principal, S
 from penstock.control.registry import quoted
 from penstock.control.script import placed_in
 from penstock.control.transactions.listing import ListedQuery
-from penstock.errors import PenstockError, Position, ScriptErrors, nearest
+from penstock.errors import PenstockError, ScriptErrors, nearest
 from penstock.language.commands import (
     Cancel,
     Describe,
@@ -65,8 +64,10 @@ from penstock.server.statements.door_facts import door_facts
 from penstock.server.statements.engine_side import EngineSide
 from penstock.server.statements.entity_views import entity_view, entity_views
 from penstock.server.statements.listed_views import (
+    above,
     bound_query,
-    moment,
+    command_view,
+    one_line_up,
     plan_change_text,
     query_view,
     shown_queries,
@@ -169,11 +170,11 @@ class LiveService:
         try:
             outcomes = self._control.submit(text, request.settings, _principal(request.caller))
         except ScriptErrors as errors:
-            raise ScriptErrors([_one_line_up(error) for error in errors.errors]) from None
+            raise ScriptErrors([one_line_up(error) for error in errors.errors]) from None
         except PenstockError as error:
-            raise _one_line_up(error) from None
+            raise one_line_up(error) from None
         replies = tuple(self._check_reply(one, i < COMPARED) for i, one in enumerate(outcomes))
-        warnings = (replace(one, position=_above(one.position)) for outcome in outcomes for one in outcome.warnings)
+        warnings = (replace(one, position=above(one.position)) for outcome in outcomes for one in outcome.warnings)
         return ScriptReply(replies, tuple(warnings))
 
     def _check_reply(self, one: StatementOutcome, compare: bool = False) -> StatementReply:
@@ -243,7 +244,10 @@ class LiveService:
         instant = None if found.tick is None else command.query.domain.show(found.tick)
         since = {name: domain.show(found.since[name]) for name, domain in sources.items()
                  if domain is not None and name in found.since}  # fmt: skip
-        return StatementReply(kind, "DONE", instant=instant, table=found.table, staleness=found.staleness, since=since)
+        return StatementReply(
+            kind, "DONE", instant=instant, table=found.table, staleness=found.staleness, since=since,
+            notices=found.notices,
+        )  # fmt: skip
 
     def _scope(self) -> SelectScope:
         """Return what one-time queries may read."""
@@ -261,7 +265,7 @@ class LiveService:
             running = [one for one in self.statements() if command.kind == "STATEMENTS" or one.kind == SUBSCRIBE]
             return "\n".join(f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running)
         if command.kind == "COMMANDS":
-            views = (_command_view(*one) for one in self._control.commands())
+            views = (command_view(*one) for one in self._control.commands())
             return "\n".join(f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in views)
         if command.kind == "VERSIONS":
             version = self._control.version()
@@ -400,13 +404,13 @@ class LiveService:
         return RowsPosted(rows.num_rows, repeated=not added)
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
-        return [_command_view(*one) for one in self._control.commands(after, limit)]
+        return [command_view(*one) for one in self._control.commands(after, limit)]
 
     def command(self, number: int) -> CommandView:
         found = self._control.command(number)
         if found is None:
             raise PenstockError("P0201", f"there is no command {number}", hint="finished ones are kept for some days")
-        return _command_view(*found)
+        return command_view(*found)
 
     def catalog(self) -> CatalogView:
         bound, stored = self._control.catalog, list(self._control.stored.values())
@@ -474,26 +478,9 @@ class LiveService:
         self._side.close()
 
 
-def _command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
-    return CommandView(
-        outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
-        outcome.version, outcome.error, outcome.share,
-    )  # fmt: skip
-
-
 def _principal(caller: Caller) -> Principal:
     return Principal(caller.name, caller.role.word)
 
 
 def _on_one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _above(position: Position) -> Position:
-    return replace(position, line=max(1, position.line - 1))
-
-
-def _one_line_up(error: PenstockError) -> PenstockError:
-    """Return an error of a script that stood one line lower."""
-    position = None if error.position is None else _above(error.position)
-    return PenstockError(error.code, error.message, position, error.hint)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.properties.need import missing_rows
+from penstock.control.command_log import Transaction
 from penstock.control.engine import EngineVersion
+from penstock.control.outcomes import CommandOutcome
 from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
 from penstock.control.versions import with_plan
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Position
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.redaction import redacted_text
-from penstock.server.service import QueryView, StatementView, UnboundView
+from penstock.server.service import CommandView, QueryView, StatementView, UnboundView
 from penstock.server.statements.running_statements import RunningStatement
 from penstock.types import TimeDomain, type_name
 
@@ -24,13 +27,14 @@ def query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
     stored, kept, bound = one.stored, one.query, one.bound
     tick = version.heartbeats.get(kept.place)
     schema = () if bound is None else tuple((f.name, type_name(f.type)) for f in bound.output_schema)
+    selected = () if bound is None else tuple((name, type_name(type_)) for name, type_ in bound.selected_columns)
     error = PenstockError(kept.code, kept.message) if kept.code else None
     return QueryView(
         stored.name, str(stored.id), shown_state(one, version), redacted_text(stored.text),
         bound is not None and bound.root.is_stream,
         schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
         version.rows.get(kept.place), stored.attributes, error, one.share,
-        awaited_instant(one, version), shown_change(one, version),
+        awaited_instant(one, version), shown_change(one, version), selected,
     )  # fmt: skip
 
 
@@ -118,3 +122,22 @@ def plan_change_text(one: ListedQuery) -> str:
     coming = one.query.coming
     text = "" if coming is None else f"\n{redacted_text(coming.text)}"
     return f"-- {one.stored.name}: change of the {subject}\n{said}{text}\n"
+
+
+def command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
+    """Return a command of the log as it is listed."""
+    return CommandView(
+        outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
+        outcome.version, outcome.error, outcome.share,
+    )  # fmt: skip
+
+
+def above(position: Position) -> Position:
+    """Return a place one line higher."""
+    return replace(position, line=max(1, position.line - 1))
+
+
+def one_line_up(error: PenstockError) -> PenstockError:
+    """Return an error of a script that stood one line lower."""
+    position = None if error.position is None else above(error.position)
+    return PenstockError(error.code, error.message, position, error.hint)
