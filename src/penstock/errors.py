@@ -257,6 +257,17 @@ class ScriptWarning:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Notice:
+    """What is to be known of an answer: of what it has no rows any more, or not yet."""
+
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        return self.message + ("" if self.hint is None else f" ({self.hint})")
+
+
 class Busy(PenstockError):
     """A limit that will allow the request later. seconds: when to try again."""
 

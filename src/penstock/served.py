@@ -21,6 +21,7 @@ class QueryView:
         share: of one that is HYDRATING, which part of its past has been read, where that is known.
         first: of one that is WAITING, the first instant that it answers.
         change: what takes its place, and when.
+        selected: (name, type) of what a SELECT reads: of a stream `ts` and the items, of a relation the items.
     """
 
     name: str
@@ -37,6 +38,7 @@ class QueryView:
     share: float | None = None
     first: str | None = None
     change: str | None = None
+    selected: tuple[tuple[str, str], ...] = ()
 
     @property
     def kind(self) -> str:

@@ -290,9 +290,10 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting(
         "results_max_bytes",
-        4 * 2**30,
-        size_in_bytes,
-        "bytes of rows that a run keeps of all queries INTO RESULTS together; the oldest are removed first",
+        0,
+        _no_bytes_or,
+        "bytes of rows that a run keeps of all queries INTO RESULTS together; the oldest are removed first; 0: a tenth "
+        "of the disk that is free at the start, and at least 4 GB",
     ),
     Setting(
         "snapshot_memory",

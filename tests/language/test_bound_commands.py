@@ -498,7 +498,7 @@ def test_the_other_statements(standing: Catalog) -> None:
     assert ("seed", "seed = 0") in _as(ShowCommand, "SHOW SETTINGS", standing).entries
     described = _as(Describe, "DESCRIBE Q", standing)
     assert (described.name, described.kind) == ("q", "QUERY")
-    assert described.columns == (("ts", "TIMESTAMP"), ("op", "STRING"), ("a", "INT"))
+    assert described.columns == (("a", "INT"),)
     assert _as(Describe, "DESCRIBE fixed", standing).columns == (("k", "INT"), ("v", "STRING"))
     explained = _as(ExplainCommand, "EXPLAIN START QUERY q", standing)
     assert (explained.kind, explained.query.name, explained.registered) == (ExplainKind.START, "q", True)

@@ -4,6 +4,7 @@ says since when its elements are there."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,8 @@ class Answers:
         file = self.folder.file(batch)
         assert file is not None and set(file.sections) <= {"s-1"}
         if file.sections:
-            self.folder.remove_before({"s-1": RemovedRows(batch, file.sections["s-1"].rows)})
+            section = file.sections["s-1"]
+            self.folder.remove_before({"s-1": RemovedRows(batch, section.rows, section.high)})
         self.folder.remove(batch)
 
     def state(self, batch: int | None = None) -> LiveState:
@@ -121,3 +123,51 @@ def test_rows_that_go_while_they_are_read_are_not_left_out_silently(
     with pytest.raises(PenstockError) as refused:
         answer("SELECT x FROM s [RANGE 8 SECONDS]", answers.state())
     assert refused.value.code == "P0721"
+
+
+def test_a_stream_of_which_nothing_is_kept_is_empty_and_says_so(tmp_path: Path) -> None:
+    answers = Answers(tmp_path)
+    answers.write(0, 4, ((1, "a", 1), (3, "b", 2)))
+    answers.write(1, 9)
+    answers.remove(0)
+    found = answer("SELECT ts, k FROM s", answers.state())
+    assert not rows_of(found.answer.table) and found.answer.tick == 9 and found.since == {"s": 3}
+    assert [one.message for one in found.notices] == ["rows of query s up to 3 are no longer kept"]
+    # What has gone ends before the window, so the window is known to be empty.
+    window = answer("SELECT COUNT(*) AS n FROM s [RANGE 5 SECONDS]", answers.state())
+    assert rows_of(window.answer.table) == [(0,)] and not window.notices
+    before = answer("SELECT k FROM s AS OF 2", answers.state())
+    assert not rows_of(before.answer.table) and before.notices
+    with pytest.raises(PenstockError, match="kept since 3, 8 SECOND before 9 are needed"):
+        answer("SELECT k FROM s [RANGE 8 SECONDS]", answers.state())
+
+
+def test_a_stream_that_is_not_kept_here_is_empty_and_says_so(tmp_path: Path) -> None:
+    answers = Answers(tmp_path)
+    answers.write(0, 4, r=((2, "+", "a", 1), (3, "+", "b", 2)))
+    state = answers.state()
+    found = answer("SELECT COUNT(*) AS n FROM s", LiveState(0, None, contents=state.contents))
+    assert rows_of(found.answer.table) == [(0,)] and found.answer.tick is None
+    assert [one.message for one in found.notices] == ["no rows of query s are kept here"]
+    joined = answer("SELECT r.k FROM r LEFT JOIN s ON r.k = s.k", LiveState(0, None, contents=state.contents))
+    assert sorted(rows_of(joined.answer.table)) == [("a",), ("b",)] and joined.answer.tick == 4
+
+
+def test_what_is_read_and_not_final_is_said(tmp_path: Path) -> None:
+    answers = Answers(tmp_path)
+    answers.write(0, 4, ((1, "a", 1),))
+    state = replace(answers.state(), newest={"s": 5})
+    (notice,) = answer("SELECT k FROM s", state).notices
+    assert notice.message == "rows up to 5 have been read, and the answer is as of 4" and notice.hint
+    assert not answer("SELECT k FROM s AS OF 3", state).notices
+    assert not answer("SELECT k FROM s", replace(state, newest={"s": 4})).notices
+
+
+def test_the_timestamp_of_a_stream_is_its_first_column(tmp_path: Path) -> None:
+    answers = Answers(tmp_path)
+    answers.write(0, 4, ((1, "a", 1), (3, "b", 2)), ((2, "+", "c", 3),))
+    found = answer("SELECT * FROM s WHERE ts > 1", answers.state()).answer.table
+    assert found.column_names == ["ts", "k", "x"] and rows_of(found) == [(3, "b", 2)]
+    assert answer("SELECT * FROM r", answers.state()).answer.table.column_names == ["k", "x"]
+    with pytest.raises(PenstockError, match="P0202"):
+        answer("SELECT ts FROM r", answers.state())

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import CODES, PenstockError, Position, ScriptErrors, ScriptWarning
+from penstock.errors import CODES, Notice, PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.notebook.result_view import text_of
 from penstock.notebook.tables import SHOWN_ROWS, arrow_table_of, table_of
 from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView, UnboundView
@@ -33,12 +33,14 @@ class RemoteRows:
         instant: of the answer, as text; None where no source has a time.
         staleness: seconds since the batch of which the answer is was delivered; None where there was none.
         since: by stream that was read without a window, the instant after which its elements are in the answer.
+        notices: what is to be known of the answer: rows that are no longer kept, or are not final yet.
     """
 
     table: pa.Table
     instant: str | None = None
     staleness: float | None = None
     since: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
     def to_arrow(self) -> pa.Table:
         return self.table
@@ -83,6 +85,7 @@ class RemoteStatement:
         check: of a CREATE QUERY that was only checked, JSON values: its `plan`, the `state` that it will keep, its
             `rows_per_second`, `starts`, how it could begin, and `sharing`, with which queries it would share operators.
         sql: of a change that `apply` made or found, the statement itself.
+        notices: as of `RemoteRows`.
     """
 
     kind: str
@@ -96,6 +99,7 @@ class RemoteStatement:
     error: PenstockError | None = None
     check: Mapping[str, Any] | None = None
     sql: str | None = None
+    notices: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> str:
@@ -227,6 +231,7 @@ def _statement(document: Mapping[str, Any]) -> RemoteStatement:
         document.get("text"), None if columns is None else _columns(columns), document.get("rows"),
         optional_error(document.get("error")), document.get("check"),
         document.get("sql"),
+        tuple(str(Notice(one["message"], one.get("hint"))) for one in document.get("notices", ())),
     )  # fmt: skip
 
 
@@ -240,6 +245,7 @@ def query_of(document: Mapping[str, Any]) -> QueryView:
         _columns(document["columns"]), document["sink"],
         document["instant"], document["rows"], document["attributes"], optional_error(document["error"]),
         document.get("share"), document.get("first"), document.get("change"),
+        _columns(document.get("selected", ())),
     )  # fmt: skip
 
 
@@ -285,4 +291,6 @@ def rows_of(table: pa.Table, headers: Mapping[str, str]) -> RemoteRows:
     staleness = headers.get("penstock-staleness")
     pairs = (pair.partition("=") for pair in headers.get("penstock-since", "").split(", ") if pair)
     since = {unquote(name): instant for name, _, instant in pairs}
-    return RemoteRows(table, headers.get("penstock-instant"), None if staleness is None else float(staleness), since)
+    notices = tuple(unquote(one) for one in headers.get("penstock-notice", "").split("; ") if one)
+    seconds = None if staleness is None else float(staleness)
+    return RemoteRows(table, headers.get("penstock-instant"), seconds, since, notices)

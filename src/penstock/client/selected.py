@@ -45,6 +45,7 @@ class SelectedBatches(Iterator[pa.RecordBatch]):
             said = rows_of(self.schema.empty_table(), answer.headers)
             #: As of `RemoteRows`.
             self.instant, self.staleness, self.since = said.instant, said.staleness, said.since
+            self.notices = said.notices
             self._is_closed = False
             self._opened = opened.pop_all()
 

@@ -147,7 +147,7 @@ class ServerClient:
                     while True:
                         batches.append(rows.next_batch())
                 table = pa.Table.from_batches(batches, rows.schema)
-                return RemoteRows(table, rows.instant, rows.staleness, rows.since)
+                return RemoteRows(table, rows.instant, rows.staleness, rows.since, rows.notices)
 
         return self._connection.repeated(asked)
 

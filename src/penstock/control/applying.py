@@ -262,8 +262,8 @@ class Applier:
                 self._fail(item, error)
 
     def _fail(self, item: AcceptedItem, error: Exception) -> None:
-        """Let an accepted transaction fail, unless its queries can wait for the rows that are missing. One that has been
-        applied stays so: what is left of it is done at the next start."""
+        """Let an accepted transaction fail, unless its queries can wait for the rows that are missing. One that has
+        been applied stays so: what is left of it is done at the next start."""
         if item.is_applied:
             note(error, "a command has been applied, and what follows it failed")
             self.backlog.remove([item])

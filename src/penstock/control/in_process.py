@@ -38,7 +38,7 @@ from penstock.errors import PenstockError
 from penstock.expressions.user import loads_without_modules
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
-from penstock.physical.execution.progress import timed_sources
+from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.local.statics import read_relation
@@ -46,6 +46,7 @@ from penstock.runtime.watching.reporting import ReportOptions
 from penstock.runtime.watching.taps import Tap, Taps
 from penstock.storage import storage
 from penstock.storage.seals import damaged, other_format
+from penstock.types import END
 
 _STATE = "engine.pickle"
 #: The format of the state: raised where this version would misread what earlier ones wrote. Formats: 0, of those that
@@ -241,6 +242,19 @@ class InProcessEngine:
         """Return the answer `number` that has been emitted at a place, counted from 0."""
         with self._lock:
             return self._state.answers[place][number]
+
+    def answers_of(self, places: Sequence[int]) -> tuple[dict[int, list[pa.Table]], dict[int, int], dict[str, int]]:
+        """Return, all of one round, by place what has been emitted, and up to which tick that is complete: END of a
+        query that does not run; and by source in lower case the largest tick that has been read."""
+        with self._lock:
+            beats = {}
+            for place in places:
+                if place in self._state.standing:
+                    beat = self._live.heartbeat(str(place))
+                    behind = NOTHING if self._live.is_running(str(place)) else END
+                    beats[place] = behind if beat is None else beat
+            newest = {name.lower(): high for name, high in self._live.source_highs().items()}
+            return {place: self.answers(place) for place in places}, beats, newest
 
     def _read(self, number: int, source: Source) -> frozenset[str]:
         """Read new rows of a source; return the paths that have been read."""

@@ -77,7 +77,7 @@ class ContentState:
             if section.rows > MOST_CHANGES:
                 self.give_up(f"batch {file.batch} has {section.rows:,} changes, {MOST_CHANGES:,} are the most")
             else:
-                self.early.append(_as_elements(file.rows(id_)))
+                self.early.append(as_elements(file.rows(id_)))
         tick = file.heartbeats.get(id_, NOTHING)
         if tick >= END:
             # Nothing follows: the last instant is that of the last change, 0 without one.
@@ -133,7 +133,7 @@ class ContentState:
         return SavedContent(self.batch, self.tick, self.settled.rows(), early, self.given_up)
 
 
-def _as_elements(rows: pa.Table) -> Elements:
+def as_elements(rows: pa.Table) -> Elements:
     """Return changes `ts, op, items` as elements."""
     rows = rows.combine_chunks()
     columns = [column.combine_chunks() for column in rows.columns]
@@ -207,7 +207,7 @@ class ResultContents:
                 continue
             if section.high <= tick:
                 return concat(parts) if parts else None
-            changes = _as_elements(file.rows(id_))
+            changes = as_elements(file.rows(id_))
             parts.append(changes.filter((changes.ts > tick) & (changes.ts <= (state.tick or tick))))
         if self._folder.removed(id_).batch >= 0:
             domain = state.record.domain

@@ -9,21 +9,23 @@ ended, `NOTHING` of one without an element.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.results.batch_file import BatchFile
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.physical.execution.progress import NOTHING
-from penstock.results.content import ResultContents
+from penstock.results.content import ResultContents, as_elements
 from penstock.results.source_rows import RowsInMemory, SourceRows, stamped_rows
+from penstock.runtime.live.content import Content
 from penstock.types import END
 
 
@@ -99,6 +101,7 @@ class LiveState:
         past: streams that are retained, and stream queries.
         updates: relations of which all updates are kept.
         whole: static relations, and other inputs that end, with all declared columns.
+        newest: of what is read, the largest tick that has been read of its sources.
     """
 
     batch: int
@@ -107,6 +110,7 @@ class LiveState:
     past: Mapping[str, LivePast] = field(default_factory=dict)
     updates: Mapping[str, LiveUpdates] = field(default_factory=dict)
     whole: Mapping[str, SourceRows] = field(default_factory=dict)
+    newest: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -141,9 +145,12 @@ class ResultElements(_DeliveredState):
 
     @property
     def dropped(self) -> int | None:
-        if self.folder.removed(self.id).batch < 0:
+        removed = self.folder.removed(self.id)
+        if removed.batch < 0:
             return None
-        for batch in self.folder.batches(self.folder.removed(self.id).batch + 1):
+        if removed.high is not None:
+            return removed.high
+        for batch in self.folder.batches(removed.batch + 1):
             file = self.folder.file(batch)
             if file is not None and self.id in file.sections:
                 # Rows of that instant may have come early, with a batch that is gone.
@@ -164,7 +171,48 @@ class ResultElements(_DeliveredState):
             kept &= ticks > after
         chosen = np.flatnonzero(kept)
         chosen = pa.array(chosen[np.argsort(ticks[chosen], kind="stable")])
-        return RowsInMemory(stamped_rows(source, rows.remove_column(0).take(chosen), pa.array(ticks).take(chosen)))
+        return RowsInMemory(stamped_rows(source, rows.take(chosen), pa.array(ticks).take(chosen)))
+
+
+@dataclass(frozen=True)
+class EmittedRows:
+    """The answer of a query, all of which is kept in memory: of a stream its elements, of a relation its content. See
+    the contracts `LivePast` and `LiveContent`.
+
+    Args:
+        parts: what has been emitted, in order.
+        heartbeat: the tick up to which that is complete.
+    """
+
+    query: Query
+    parts: Sequence[pa.Table]
+    heartbeat: int
+
+    @property
+    def dropped(self) -> None:
+        """Return that all rows are kept."""
+        return None
+
+    @property
+    def last(self) -> int:
+        return max((int(part.column(0).cast(pa.int64())[-1].as_py()) for part in self.parts), default=NOTHING)
+
+    def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
+        rows = pa.concat_tables([self.query.output_schema.empty_table(), *self.parts]).combine_chunks()
+        ticks = rows.column(0).cast(pa.int64())
+        chosen = pc.less_equal(ticks, up_to)
+        if after is not None:
+            chosen = pc.and_(chosen, pc.greater(ticks, after))
+        return RowsInMemory(stamped_rows(source, rows.filter(chosen), ticks.filter(chosen)))
+
+    def at(self, tick: int) -> pa.Table:
+        content = Content(self.query.root.schema.types)
+        for part in self.parts:
+            changes = as_elements(part)
+            content.add(changes.filter(changes.ts <= tick))
+        kept = content.rows()
+        repeated = kept.take(np.repeat(np.arange(len(kept)), np.maximum(kept.signs, 0)))
+        return pa.table(list(repeated.columns), names=list(self.query.output_names[2:]))
 
 
 def answers_at(folder: ResultFolder, batch: int | None) -> BatchFile | None:

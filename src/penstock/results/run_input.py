@@ -12,17 +12,25 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.connectors.contract import Sink
 from penstock.connectors.results.batch_file import BatchFile
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.errors import PenstockError, as_name
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
-from penstock.results.live_state import LivePast, LiveState, LiveUpdates, answers_at, state_of_results
+from penstock.results.live_state import (
+    LivePast,
+    LiveState,
+    LiveUpdates,
+    ResultElements,
+    answers_at,
+    state_of_results,
+)
 from penstock.results.source_rows import (
     AcceptedUpdates,
     RetainedRows,
@@ -148,6 +156,7 @@ class RunInput:
         batch: of the answers of that round, -1 before the first.
         delivered: when it was delivered, in seconds since 1970; None where that is not known.
         answers: the file that tells how far the answers of queries were then, None without one.
+        newest: by source that has rows, the largest tick that had been read of it.
     """
 
     batch: int
@@ -155,6 +164,7 @@ class RunInput:
     past: Mapping[str, LivePast] = field(default_factory=dict)
     updates: Mapping[str, LiveUpdates] = field(default_factory=dict)
     answers: BatchFile | None = None
+    newest: Mapping[str, int] = field(default_factory=dict)
 
 
 @contextmanager
@@ -184,7 +194,8 @@ def pinned_input(run: ReadRun, reader: str, names: Collection[str]) -> Iterator[
                     # Another batch has become visible, and files of earlier ones may be gone: it is waited for.
                     return None
                 past, updates = _kept_input(folder, run, rounds, offset, reader, names, pins)
-                return RunInput(batch, rounds.delivered_at, past, updates, answers)
+                newest = {name.lower(): high for name, high in offset.high.items() if high is not None}
+                return RunInput(batch, rounds.delivered_at, past, updates, answers, newest)
 
             known = rounds.delivered_state(begin, shown)
         yield known
@@ -197,13 +208,15 @@ def _results_of(run: ReadRun) -> ResultFolder | None:
 
 
 def state_of_run(
-    run: ReadRun, known: RunInput, queries: Mapping[str, tuple[str, Query]], contents: ResultContents
-) -> LiveState:
+    run: ReadRun, known: RunInput, queries: Mapping[str, tuple[str, Query]], contents: ResultContents,
+    kept: Mapping[str, ResultElements] = MappingProxyType({}),
+) -> LiveState:  # fmt: skip
     """Return what can be read of a run: its input, and the answers that it keeps, as of the batch of `known`.
 
     Args:
         queries: by name in lower case, the name in the run and the definition of each.
         contents: the contents of the relations in the folder of the results.
+        kept: by name in lower case, what is left of the streams of queries that do not run.
     """
     sinks = {name: sink.own_place for name, sink in run.sinks.items()}
     places = {key: (query, place) for key, (name, query) in queries.items() if (place := sinks.get(name)) is not None}
@@ -216,8 +229,23 @@ def state_of_run(
     delivered = max((at for at in (state.delivered, known.delivered) if at is not None), default=None)
     # A query and a source never have the same name.
     return replace(
-        state, batch=known.batch, delivered=delivered, past={**state.past, **known.past}, updates=known.updates
+        state,
+        batch=known.batch,
+        delivered=delivered,
+        past={**kept, **state.past, **known.past},
+        updates=known.updates,
+        newest={**known.newest, **newest_of(queries, known.newest)},
     )
+
+
+def newest_of(queries: Mapping[str, tuple[str, Query]], newest: Mapping[str, int]) -> dict[str, int]:
+    """Return by query the largest tick that has been read of its sources."""
+    found: dict[str, int] = {}
+    for key, (_, query) in queries.items():
+        ticks = [newest[name.lower()] for name in declared_sources(query.root) if name.lower() in newest]
+        if ticks:
+            found[key] = max(ticks)
+    return found
 
 
 def _kept_input(

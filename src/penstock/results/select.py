@@ -19,7 +19,7 @@ from penstock.algebra.nodes.scans import Source, over_sources, scanned_columns
 from penstock.algebra.optimizer.rules.prune_columns import prune_columns
 from penstock.algebra.properties.need import Need
 from penstock.deep import deep
-from penstock.errors import PenstockError, as_name
+from penstock.errors import Notice, PenstockError, as_name
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.planning.strategies import Strategy
 from penstock.results.cancellation import Cancellation
@@ -36,6 +36,8 @@ from penstock.results.source_rows import (
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_over, sources_of
 from penstock.types import END
 
+#: How rows of answers are kept for longer than a day, or more than 1 GB of them.
+KEPT_LONGER = "INTO RESULTS (retain '7 days', max_bytes '4 GB') keeps more than a day or 1 GB, which is the default"
 #: Computes the answer of a query over inputs: in this thread, or in another process (`select_workers.py`).
 Compute = Callable[[OneTimeQuery, Mapping[str, SourceRows], Cancellation], OneTimeAnswer]
 
@@ -50,12 +52,14 @@ class LiveAnswer:
         staleness: seconds since that was delivered, None where that is not known.
         since: of streams that are not retained for ever and were read whole, the tick after which their elements are
             in the answer.
+        notices: what is to be known of it.
     """
 
     answer: OneTimeAnswer
     batch: int
     staleness: float | None
     since: Mapping[str, int] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
 
 
 class LiveReader:
@@ -101,7 +105,7 @@ class LiveReader:
         inputs = gather(query, state, self._memory, check)
         answer = self._compute(inputs.query, inputs.rows, cancellation)
         staleness = None if state.delivered is None else max(0.0, self._clock() - state.delivered)
-        return LiveAnswer(replace(answer, query=query), state.batch, staleness, inputs.since)
+        return LiveAnswer(replace(answer, query=query), state.batch, staleness, inputs.since, inputs.notices)
 
 
 def _here(query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: Cancellation) -> OneTimeAnswer:
@@ -110,12 +114,13 @@ def _here(query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: C
 
 @dataclass(frozen=True)
 class LiveInputs:
-    """A query over the rows that it reads. Its `as_of` is the instant τ, None where the rows tell it; since: as in
-    `LiveAnswer`."""
+    """A query over the rows that it reads. Its `as_of` is the instant τ, None where the rows tell it; since, notices:
+    as in `LiveAnswer`."""
 
     query: OneTimeQuery
     rows: Mapping[str, SourceRows]
     since: Mapping[str, int]
+    notices: tuple[Notice, ...] = ()
 
 
 @deep
@@ -140,7 +145,25 @@ def gather(
         raise too_much_read(sum(in_memory), memory)
     # Where nothing more comes, and where nothing has come, the rows tell the instant.
     known = query.as_of if tick >= END or tick == NOTHING else tick
-    return LiveInputs(replace(query, root=over_sources(query.root, reading.read), as_of=known), rows, reading.since)
+    notices = (*reading.notices, *_not_final(query, state, sources, tick))
+    return LiveInputs(
+        replace(query, root=over_sources(query.root, reading.read), as_of=known), rows, reading.since, notices
+    )
+
+
+def _not_final(query: OneTimeQuery, state: LiveState, sources: Mapping[str, Source], tick: int) -> list[Notice]:
+    """Return the notice that rows after the instant have been read and are not in the answer; none with AS OF."""
+    newest = max((state.newest[key] for name in sources if (key := name.lower()) in state.newest), default=NOTHING)
+    if query.as_of is not None or newest <= tick:
+        return []
+    show = query.domain.show
+    until = f"as of {show(tick)}" if tick > NOTHING else "empty: no instant is final yet"
+    return [
+        Notice(
+            f"rows up to {show(newest)} have been read, and the answer is {until}",
+            "an instant is final when rows of a later one have come, or its source is IDLE or has ended",
+        )
+    ]
 
 
 def _heartbeat(source: Source, state: LiveState) -> int:
@@ -150,7 +173,7 @@ def _heartbeat(source: Source, state: LiveState) -> int:
     found = found or state.contents.get(key)
     if found is not None:
         return found.heartbeat
-    if key in state.whole:
+    if key in state.whole or _is_answer_stream(source):
         return END
     if source.connector == "RESULTS":
         message = f"query {source.name} has no answer that a SELECT could read"
@@ -162,6 +185,11 @@ def _heartbeat(source: Source, state: LiveState) -> int:
     else:
         message, hint = f"the content of {source.name} is not kept", "a query over it keeps its content"
     raise PenstockError("P0721", message, hint=hint)
+
+
+def _is_answer_stream(source: Source) -> bool:
+    """Return whether a source is the answer of a query that is a stream: a SELECT reads what is kept of it."""
+    return source.connector == "RESULTS" and source.is_stream
 
 
 def _instant(query: OneTimeQuery, known: int) -> int:
@@ -180,8 +208,8 @@ def _instant(query: OneTimeQuery, known: int) -> int:
 class _Reading:
     """What a query reads of its sources at an instant.
 
-    check: as in `gather`; read: the declarations of sources whose rows are not as they are declared; since: as in
-    `LiveAnswer`.
+    check: as in `gather`; read: the declarations of sources whose rows are not as they are declared; since, notices: as
+    in `LiveAnswer`.
     """
 
     def __init__(self, query: OneTimeQuery, state: LiveState, tick: int, check: Callable[[], None]) -> None:
@@ -190,6 +218,7 @@ class _Reading:
         self._columns = scanned_columns(query.root)
         self.read: dict[str, Source] = {}
         self.since: dict[str, int] = {}
+        self.notices: list[Notice] = []
 
     def rows(self, source: Source) -> SourceRows:
         """Return the rows of a source. Raises PenstockError P0711, P0721."""
@@ -204,6 +233,15 @@ class _Reading:
             return state.updates[key].updates(source, self._tick, back, self._query.as_of is None, self._check)
         if key in state.contents:
             return RowsInMemory(self._content(source, state.contents[key], need))
+        if _is_answer_stream(source):
+            self.read[source.name] = read_source(source)
+            self.notices.append(
+                Notice(
+                    f"no rows of query {source.name} are kept here",
+                    "one that is HYDRATING or WAITING has none yet, and one INTO another place has them there",
+                )
+            )
+            return RowsInMemory(declared_schema(read_source(source)).empty_table())
         if self._tick == NOTHING and not source.is_static:
             return RowsInMemory(declared_schema(source).empty_table())
         return state.whole[key]
@@ -216,7 +254,8 @@ class _Reading:
             after = None if need.ticks is None or need.rows or tick >= END else tick - need.ticks
             since = None
             if dropped is not None:
-                if tick <= dropped or (after is not None and after < dropped):
+                is_lost = tick <= dropped and not (after is None and _is_answer_stream(source))
+                if is_lost or (after is not None and after < dropped):
                     raise _dropped(source, dropped, tick, need)
                 if after is None:
                     since = after = dropped
@@ -226,6 +265,10 @@ class _Reading:
                 break
         if since is not None:
             self.since[source.name] = since
+            if _is_answer_stream(source):
+                assert source.domain is not None, "a stream has a time domain"
+                message = f"rows of query {source.name} up to {source.domain.show(since)} are no longer kept"
+                self.notices.append(Notice(message, KEPT_LONGER))
         return rows
 
     def _content(self, source: Source, content: LiveContent, need: Need) -> pa.Table:

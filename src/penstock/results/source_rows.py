@@ -145,7 +145,9 @@ def read_source(source: Source) -> Source:
     tick of each row, and rows come in order. Rows of a relation are those that are there. That they have the declared
     period has been checked; its columns are NULL where the query does not read them."""
     assert source.domain is not None, "the source has time"
-    own = source.columns.fields[:-1] if source.connector == "RESULTS" else source.columns.fields
+    # The timestamp of a relation's answer is its last column already.
+    is_stamped = source.connector == "RESULTS" and not source.is_stream
+    own = source.columns.fields[:-1] if is_stamped else source.columns.fields
     columns = Schema((*own, Field("tick of the element", source.domain.type())))
     return replace(
         source, columns=columns, connector="MEMORY", options=(), timestamp=len(columns) - 1, slack=0,

@@ -21,11 +21,14 @@ from penstock.events import log_event, logger_of
 from penstock.language.commands import SelectOnce
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.results.cancellation import Cancellation
-from penstock.results.live_state import LiveState
+from penstock.results.live_state import EmittedRows, LiveState
 from penstock.results.reader import result_row
+from penstock.results.run_input import newest_of
 from penstock.results.select import LiveReader
 from penstock.results.select_workers import SelectWorkers
+from penstock.results.source_rows import SourceRows
 from penstock.runtime.local.explain import explain
+from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.watching.taps import Tap
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
@@ -113,9 +116,24 @@ class InProcessSide:
     ) -> SelectedRows:
         inputs = whole_inputs(command, scope, self._posted)
         check_readable(command, inputs)
-        state = LiveState(0, None, whole=inputs)
+        state = self._state(command, scope, inputs)
         compute = None if scope.is_light(command.query) else self._workers
         return SelectedRows.of(LiveReader(lambda: state, compute).answer(command.query, cancellation))
+
+    def _state(self, command: SelectOnce, scope: SelectScope, inputs: Mapping[str, SourceRows]) -> LiveState:
+        """Return what a query reads: whole inputs, and the answers of queries, all of one round."""
+        keys = [key for name in sources_of(command.query) if (key := name.lower()) in scope.queries]
+        answers, beats, newest = self._engine.answers_of([scope.queries[key][0] for key in keys])
+        found = {
+            key: EmittedRows(query, answers[place], beats[place])
+            for key, (place, query) in ((key, scope.queries[key]) for key in keys)
+            if place in beats
+        }
+        return LiveState(
+            0, None, {key: one for key, one in found.items() if not one.query.root.is_stream},
+            {key: one for key, one in found.items() if one.query.root.is_stream}, whole=inputs,
+            newest=newest_of({key: ("", one.query) for key, one in found.items()}, newest),
+        )  # fmt: skip
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
-from penstock.control.command_log import Transaction
 from penstock.control.control import Control
 from penstock.control.entities.queries import shedding_texts
 from penstock.control.entities.running_plan import running_plan, running_plan_document
@@ -66,7 +65,7 @@ from penstock.server.statements.engine_side import EngineSide
 from penstock.server.statements.entity_views import entity_view, entity_views
 from penstock.server.statements.listed_views import (
     bound_query,
-    moment,
+    command_view,
     plan_change_text,
     posted,
     query_view,
@@ -243,7 +242,10 @@ class LiveService:
         instant = None if found.tick is None else command.query.domain.show(found.tick)
         since = {name: domain.show(found.since[name]) for name, domain in sources.items()
                  if domain is not None and name in found.since}  # fmt: skip
-        return StatementReply(kind, "DONE", instant=instant, table=found.table, staleness=found.staleness, since=since)
+        return StatementReply(
+            kind, "DONE", instant=instant, table=found.table, staleness=found.staleness, since=since,
+            notices=found.notices,
+        )  # fmt: skip
 
     def _scope(self) -> SelectScope:
         """Return what one-time queries may read."""
@@ -261,7 +263,7 @@ class LiveService:
             running = [one for one in self.statements() if command.kind == "STATEMENTS" or one.kind == SUBSCRIBE]
             return "\n".join(f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running)
         if command.kind == "COMMANDS":
-            views = (_command_view(*one) for one in self._control.commands())
+            views = (command_view(*one) for one in self._control.commands())
             return "\n".join(f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in views)
         if command.kind == "VERSIONS":
             version = self._control.version()
@@ -405,13 +407,13 @@ class LiveService:
         return posted(source, rows, beats.get(source.name.lower()), added)
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
-        return [_command_view(*one) for one in self._control.commands(after, limit)]
+        return [command_view(*one) for one in self._control.commands(after, limit)]
 
     def command(self, number: int) -> CommandView:
         found = self._control.command(number)
         if found is None:
             raise PenstockError("P0201", f"there is no command {number}", hint="finished ones are kept for some days")
-        return _command_view(*found)
+        return command_view(*found)
 
     def catalog(self) -> CatalogView:
         bound, stored = self._control.catalog, list(self._control.stored.values())
@@ -475,13 +477,6 @@ class LiveService:
     def close(self) -> None:
         self._control.close()
         self._side.close()
-
-
-def _command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
-    return CommandView(
-        outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
-        outcome.version, outcome.error, outcome.share,
-    )  # fmt: skip
 
 
 def _principal(caller: Caller) -> Principal:

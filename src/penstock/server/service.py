@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.system import SessionFact
-from penstock.errors import PenstockError, ScriptWarning
+from penstock.errors import Notice, PenstockError, ScriptWarning
 from penstock.results.cancellation import Cancellation
 from penstock.served import CatalogView as CatalogView
 from penstock.served import CommandView as CommandView
@@ -44,6 +44,7 @@ class StatementReply:
         sql: of a statement of a difference, its text.
         check: of a query that was not registered, its plan, its cost, and how it could begin (`query_check.py`).
         schema: of a SELECT or a SUBSCRIBE that was only checked, the columns of its rows.
+        notices: of a SELECT, what is to be known of its answer.
         changed: of an INSERT, UPDATE or DELETE that has been carried out, of how many rows, where that is known.
     """
 
@@ -62,6 +63,7 @@ class StatementReply:
     sql: str | None = None
     schema: pa.Schema | None = None
     changed: int | None = None
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query, Start
+from penstock.connectors.results.result_folder import ResultFolder
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
@@ -20,7 +21,7 @@ from penstock.language.commands import SelectOnce
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
-from penstock.results.live_state import LiveState
+from penstock.results.live_state import LiveState, ResultElements
 from penstock.results.reader import ResultReader, Subscription, reader_schema
 from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveReader
@@ -33,8 +34,9 @@ from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.watching.taps import Tap
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
-from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
+from penstock.server.statements.selecting import ANSWERS, SelectedRows, SelectScope, check_readable, whole_inputs
 from penstock.storage.documents import Document
+from penstock.types import END
 
 LOG = logger_of("server")
 #: Seconds between two looks at whether a batch has ended, and number of looks with one question to Spark whether the
@@ -141,14 +143,24 @@ class SparkSide:
         places = {scope.queries[name.lower()][0] for name in read if name.lower() in scope.queries}
         self._await_first({f"q{place}" for place in places}, cancellation)
         with pinned_input(run, f"select-{statement}", {name.lower() for name in read}) as known:
-            answers = {key: (f"q{place}", query) for key, (place, query) in scope.queries.items()}
-            state = state_of_run(run, known, answers, self._contents)
+            answers = {key: (f"q{scope.queries[key][0]}", scope.queries[key][1])
+                       for name in read if (key := name.lower()) in scope.queries}  # fmt: skip
+            state = state_of_run(run, known, answers, self._contents, self._left_of(run, answers))
             # What the run has read is as of its last batch, whatever else there is.
             whole = {name: rows for name, rows in whole.items() if name not in {**state.past, **state.updates}}
             state = replace(state, whole=whole)
             answer = self._reader(state).answer(command.query, cancellation)
         is_live = any(name.lower() not in whole for name in read)
         return SelectedRows.of(answer if is_live else replace(answer, staleness=None))
+
+    def _left_of(self, run: SparkRun, queries: Mapping[str, tuple[str, Query]]) -> dict[str, ResultElements]:
+        """Return what is left of the streams of queries that do not run, such as paused ones."""
+        results, folder = run.version().results, ResultFolder.at(self._results)
+        return {
+            key: ResultElements(folder, results[name], folder.last, END)
+            for key, (name, query) in queries.items()
+            if query.root.is_stream and query.sink.connector == ANSWERS and name in results and name not in run.sinks
+        }
 
     def _await_first(self, queries: set[str], cancellation: Cancellation) -> None:
         """Wait for the first batch of queries that have read their past: the answer that they begin with is in it."""

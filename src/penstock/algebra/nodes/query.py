@@ -108,6 +108,14 @@ class Query:
         types = [self.domain.type(), *op, *self.root.schema.types]
         return pa.schema(list(zip(self.output_names, types, strict=True)))
 
+    @property
+    def selected_columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """Return the columns, as (name, type), that a one-time query reads of the answer: of a stream `ts` and the
+        items, of a relation the items."""
+        if self.root.is_stream:
+            return tuple((field.name, field.type) for field in self.output_schema)
+        return tuple(zip(distinct_names((), self.root.schema.names), self.root.schema.types, strict=True))
+
     def __getstate__(self) -> dict[str, object]:
         # Equal queries have equal pickles, whatever has been asked of them.
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -76,6 +76,8 @@ def _answers(side: ServerSide, statements: Sequence[tuple[str, str | None]]) -> 
 
 def _stream(selected: SelectedBatches, form: OutputFormat) -> None:
     """Write the rows of the only SELECT as they come; no more than a batch is held."""
+    for notice in selected.notices:
+        typer.echo(shown(f"notice: {notice}"), err=True)
     with selected:
         query = NamedRows("query_1", selected.schema)
         console = output(form, [query], one_time=True)

@@ -70,6 +70,7 @@ class ServerSide:
                 yield FollowAnswer("subscription", False, False, "\n" * lines + text)
             case OneTimeSelect():
                 rows = self._client.select(text, settings=self._settings)
+                yield from _noticed(rows.notices)
                 yield RowsAnswer(rows.to_arrow(), text.strip(), rows.instant)
             case _:
                 script = self._client.execute(text, settings=self._settings)
@@ -137,9 +138,7 @@ def _declared_of(catalog: CatalogView) -> Declared:
     objects = [DeclaredObject(one.name, one.kind, one.connector, one.columns, one.sql) for one in catalog.sources]
     objects += [DeclaredObject(one.name, "view", "", one.columns, one.sql) for one in catalog.views]
     for query in catalog.queries:
-        # `ts` and `op` come before the columns of the query.
-        columns = query.columns[2:]
-        objects.append(DeclaredObject(query.name, "query", query.sink, columns, query.sql, query.state))
+        objects.append(DeclaredObject(query.name, "query", query.sink, query.selected, query.sql, query.state))
     return declared_by_name(objects, ((name, "function") for name in catalog.functions))
 
 
@@ -166,6 +165,7 @@ def _answers(statement: RemoteStatement) -> Iterator[Answer]:
     """Yield what a statement has led to. Raises PenstockError for a command that has failed."""
     if statement.error is not None:
         raise statement.error
+    yield from _noticed(statement.notices)
     if statement.rows is not None and statement.columns is not None:
         yield RowsAnswer(_table(statement), "", statement.instant)
     elif statement.text is not None:
@@ -173,6 +173,12 @@ def _answers(statement: RemoteStatement) -> Iterator[Answer]:
     elif statement.number is not None:
         waits = statement.state in _WAITING
         yield Remark(f"{statement.kind}: {statement.state} (command {statement.number})", confirms=not waits)
+
+
+def _noticed(notices: Sequence[str]) -> Iterator[Answer]:
+    """Yield what is to be known of an answer."""
+    for one in notices:
+        yield Remark(f"notice: {one}")
 
 
 def _table(statement: RemoteStatement) -> pa.Table:

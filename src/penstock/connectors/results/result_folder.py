@@ -46,10 +46,12 @@ _REGISTRY = threading.Lock()
 
 @dataclass(frozen=True)
 class RemovedRows:
-    """The end of the rows of a query that are gone: they went up to `row` of `batch`."""
+    """The end of the rows of a query that are gone: they went up to `row` of `batch`, and up to the tick `high`; None
+    where that was not noted."""
 
     batch: int
     row: int
+    high: int | None = None
 
 
 @dataclass(frozen=True)
@@ -309,7 +311,7 @@ class ResultFolder:
 
     def remove_before(self, removed: Mapping[str, RemovedRows]) -> None:
         """Note durably that rows are gone, before they are removed. Raises OSError."""
-        text = json.dumps({id_: [rows.batch, rows.row] for id_, rows in removed.items()})
+        text = json.dumps({id_: [rows.batch, rows.row, rows.high] for id_, rows in removed.items()})
         storage().write(self.path / _REMOVED, sealed(text, _REMOVED))
         with self._changed:
             self._removed = dict(removed)

@@ -17,7 +17,8 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -44,20 +45,22 @@ _REGISTRY = threading.Lock()
 
 @dataclass
 class _Batch:
-    """What a file holds. size: of the file; the lists go together: by query the bytes and number of its rows."""
+    """What a file holds. size: of the file; the lists go together: by query the bytes and number of its rows, and the
+    largest tick of all its rows up to there."""
 
     delivered: int
     size: int
     ids: list[str]
     bytes: array[int]
     rows: array[int]
+    highs: array[int]
 
     @staticmethod
     def of(file: BatchFile) -> _Batch:
         sections = file.sections
         return _Batch(
             file.delivered, file.size, list(sections), array("q", (s.length for s in sections.values())),
-            array("q", (s.rows for s in sections.values())),
+            array("q", (s.rows for s in sections.values())), array("q", (s.high for s in sections.values())),
         )  # fmt: skip
 
 
@@ -299,9 +302,10 @@ class ResultLog(BatchLog):
         for number in sorted(n for n in self._batches if n <= until):
             batch = self._batches[number]
             gone = {id_ for id_ in batch.ids if number <= max(ends.get(id_, -1), self.reading.removed(id_).batch)}
-            for id_, rows in zip(batch.ids, batch.rows, strict=True):
+            for id_, rows, high in zip(batch.ids, batch.rows, batch.highs, strict=True):
                 if id_ in gone:
-                    removed[id_] = max(removed.get(id_, RemovedRows(-1, 0)), RemovedRows(number, rows), key=astuple)
+                    before = removed.get(id_, RemovedRows(-1, 0))
+                    removed[id_] = max(before, RemovedRows(number, rows, high), key=attrgetter("batch", "row"))
             # A file of heartbeats alone goes with the oldest rows: no row is lost with it.
             if gone or not batch.ids:
                 dead[number] = gone

@@ -18,9 +18,9 @@ from penstock.connectors.results.result_folder import ResultRecord
 from penstock.connectors.results.result_log import ResultLog
 from penstock.errors import PenstockError
 
-_RETAIN = Option("retain", DURATION, "how long rows are kept after their delivery", "10 minutes", is_bound=True)
+_RETAIN = Option("retain", DURATION, "how long rows are kept after their delivery", "1 day", is_bound=True)
 _MAX_BYTES = Option(
-    "max_bytes", SIZE, "how much of the rows is kept, and of the content of a relation", "256 MB", is_bound=True
+    "max_bytes", SIZE, "how much of the rows is kept, and of the content of a relation", "1 GB", is_bound=True
 )
 
 

@@ -216,7 +216,7 @@ def _columns(view: SystemView) -> Iterable[ColumnRow]:
         types = map(type_name, each.root.schema.types)
         found.append((each.name, "view", zip(each.names, types, strict=True)))
     for query in bound.queries.values():
-        found.append((query.name, "query", ((f.name, type_name(f.type)) for f in query.output_schema)))
+        found.append((query.name, "query", ((n, type_name(t)) for n, t in query.selected_columns)))
     for table in bound.control.values():
         fields = ((f.name, type_name(f.type)) for f in table.source.columns)
         found.append((table.source.name, "control stream" if table.source.is_stream else "control relation", fields))
@@ -229,7 +229,7 @@ def _columns(view: SystemView) -> Iterable[ColumnRow]:
 
 COLUMNS: ControlRelation[ColumnRow] = ControlRelation(
     "columns",
-    "The columns of streams, relations, views, results of queries, and control relations.",
+    "The columns of streams, relations, views, queries and control relations, as a SELECT reads them.",
     (
         Attribute("object", TEXT, "the name of what has the column", lambda row: row.object),
         Attribute("kind", TEXT, "`stream`, `relation`, `view`, `query`, `control relation` or `control stream`",

@@ -203,17 +203,12 @@ class LiveEngine:
 
     def swap(self, one: str, other: str) -> dict[str, pa.Table]:
         """Exchange the results of two running queries; return the answers that are final at once, by result."""
-        first_result, second_result = self._results[one], self._results[other]
-        tracks = first_result.track, second_result.track
-        answers: dict[str, pa.Table] = {}
-        for name, result, track in ((one, first_result, tracks[1]), (other, second_result, tracks[0])):
+        tracks = {one: self._results[other].track, other: self._results[one].track}
+        for name, track in tracks.items():
             assert track is not None, "a paused query has no answers to exchange"
-            result.show_after(track, track.reached)
-            result.query = replace(track.query, name=name)
-        for name, result in ((one, first_result), (other, second_result)):
-            assert result.track is not None
-            answers[name] = result.advance(result.track.reached)
-        return answers
+            self._results[name].show_after(track, track.reached)
+            self._results[name].query = replace(track.query, name=name)
+        return {name: self._results[name].advance(track.reached) for name, track in tracks.items() if track is not None}
 
     def is_running(self, name: str) -> bool:
         """Return whether the steps of a query run: it is not paused, or paused with its state."""
@@ -249,6 +244,10 @@ class LiveEngine:
         """Return by source up to which tick its elements are complete, where its time has begun."""
         beats = {name: self._progress[name].heartbeat(h.source.slack) for name, h in self._histories.items()}
         return {name: tick for name, tick in beats.items() if NOTHING < tick < END}
+
+    def source_highs(self) -> dict[str, int]:
+        """Return by source the largest tick of its elements, where it has some."""
+        return {name: one.high for name, one in self._progress.items() if one.high is not None}
 
     # -- rounds ------------------------------------------------------------------------------------------------
 

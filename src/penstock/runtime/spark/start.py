@@ -8,6 +8,7 @@ an earlier start, does not prevent the next start.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -67,6 +68,9 @@ from penstock.runtime.watching.reporting import LOG
 from penstock.storage import storage
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
+
+#: Bytes that results may take at least, where no limit is set.
+_LEAST_RESULTS = 4 * 2**30
 
 
 @dataclass(frozen=True)
@@ -139,15 +143,20 @@ def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, 
     Args:
         overwrite: results that exist may be replaced, as those of the queries that `work` resets.
     """
+    limit = work.settings.get_int("results_max_bytes") or _results_share(folder)
     for name, sink in sinks.items():
         sink.run = folder.run
         record = decision.epoch.queries[name]
-        sink.own_place = ResultPlace(
-            folder.results, record.id, work.settings.get_int("results_max_bytes"), record.whole
-        )
+        sink.own_place = ResultPlace(folder.results, record.id, limit, record.whole)
         keep_refused(sink, DeadLetters(folder.dead_letters))
         sink.open(name in decision.kept_sinks, overwrite or name in work.reset)
     UndeliveredAnswers(folder).deliver(sinks, decision.resumed)
+
+
+def _results_share(folder: Folder) -> int:
+    """Return the bytes that results may take where no limit is set."""
+    there = next(place for place in folder.root.absolute().parents if place.exists())
+    return max(_LEAST_RESULTS, shutil.disk_usage(there).free // 10)
 
 
 def keep_results(folder: Folder, epoch: Epoch) -> None:

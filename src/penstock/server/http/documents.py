@@ -165,6 +165,11 @@ class CheckDocument(Document):
     sharing: dict[str, Any] | None = None
 
 
+class NoticeDocument(BaseModel):
+    message: str
+    hint: str | None = None
+
+
 class StatementDocument(BaseModel):
     """What one statement led to."""
 
@@ -179,6 +184,7 @@ class StatementDocument(BaseModel):
     sql: str | None = Field(None, description="Of a change of the catalog: the statement itself.")
     columns: list[ColumnDocument] | None = None
     rows: list[dict[str, Any]] | None = None
+    notices: list[NoticeDocument] = Field(default_factory=list, description="What is to be known of the rows.")
     error: ErrorDocument | None = None
     check: CheckDocument | None = None
 
@@ -223,6 +229,7 @@ class QueryDocument(BaseModel):
     share: float | None = None
     first: str | None = None
     change: str | None = None
+    selected: list[ColumnDocument] = Field(default_factory=list, description="The columns that a SELECT reads.")
 
 
 class QueriesDocument(BaseModel):
@@ -329,7 +336,7 @@ def query_document(view: QueryView) -> QueryDocument:
         name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.sql,
         columns=_columns(view.columns), sink=view.sink, instant=view.instant, rows=view.rows,
         attributes=dict(view.attributes), error=_error(view.error), share=view.share,
-        first=view.first, change=view.change,
+        first=view.first, change=view.change, selected=_columns(view.selected),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -46,6 +46,8 @@ OFFERED = (BodyFormat.JSON, BodyFormat.NDJSON, BodyFormat.CSV, BodyFormat.ARROW,
 #: Seconds that a call may take longer than its limit before its thread is abandoned.
 _GRACE = 2.0
 _LONGEST_KEY = 255
+#: Characters of a notice that a header has as they are.
+_PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%;")
 
 Key = Annotated[str | None, Header(alias="Idempotency-Key", description="Executes the request once, however often it "
                                    "is sent.", max_length=_LONGEST_KEY)]  # fmt: skip
@@ -203,6 +205,9 @@ def _headers(reply: StatementReply) -> dict[str, str]:
         headers["Penstock-Staleness"] = f"{reply.staleness:.3f}"
     if reply.since:
         headers["Penstock-Since"] = ", ".join(f"{quote(name)}={instant}" for name, instant in reply.since.items())
+    if reply.notices:
+        # Names may have characters that a header has no place for.
+        headers["Penstock-Notice"] = "; ".join(quote(str(one), safe=_PLAIN) for one in reply.notices)
     return headers
 
 
@@ -224,6 +229,8 @@ def _statement(reply: StatementReply) -> Iterator[bytes]:
         head["staleness"] = round(reply.staleness, 3)
     if reply.since:
         head["since"] = dict(reply.since)
+    if reply.notices:
+        head["notices"] = [asdict(one) for one in reply.notices]
     if reply.error is not None:
         head["error"] = error_document(reply.error)
     if reply.table is None:

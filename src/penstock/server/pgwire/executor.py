@@ -398,6 +398,8 @@ class Executor:
 
     def _outcome(self, reply: StatementReply, statement: Statement) -> PgOutcome:
         """Return what a statement of the language has led to. Raises WireError P0804 for too many rows."""
+        for notice in reply.notices:
+            self.state.notice("NOTICE", notice.message, notice.hint)
         if reply.table is not None:
             self._check_rows(reply)
             return PgOutcome("SELECT", TableRows(reply.table))

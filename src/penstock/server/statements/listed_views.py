@@ -11,7 +11,9 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import missing_rows
 from penstock.connectors.sources.memory import typed_table
+from penstock.control.command_log import Transaction
 from penstock.control.engine import EngineVersion
+from penstock.control.outcomes import CommandOutcome
 from penstock.control.row_changes import late_rows
 from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
@@ -19,7 +21,7 @@ from penstock.control.versions import with_plan
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.redaction import redacted_text
-from penstock.server.service import QueryView, RowsPosted, StatementView, UnboundView
+from penstock.server.service import CommandView, QueryView, RowsPosted, StatementView, UnboundView
 from penstock.server.statements.running_statements import RunningStatement
 from penstock.types import TimeDomain, type_name
 
@@ -29,13 +31,14 @@ def query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
     stored, kept, bound = one.stored, one.query, one.bound
     tick = version.heartbeats.get(kept.place)
     schema = () if bound is None else tuple((f.name, type_name(f.type)) for f in bound.output_schema)
+    selected = () if bound is None else tuple((name, type_name(type_)) for name, type_ in bound.selected_columns)
     error = PenstockError(kept.code, kept.message) if kept.code else None
     return QueryView(
         stored.name, str(stored.id), shown_state(one, version), redacted_text(stored.text),
         bound is not None and bound.root.is_stream,
         schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
         version.rows.get(kept.place), stored.attributes, error, one.share,
-        awaited_instant(one, version), shown_change(one, version),
+        awaited_instant(one, version), shown_change(one, version), selected,
     )  # fmt: skip
 
 
@@ -132,3 +135,11 @@ def plan_change_text(one: ListedQuery) -> str:
     coming = one.query.coming
     text = "" if coming is None else f"\n{redacted_text(coming.text)}"
     return f"-- {one.stored.name}: change of the {subject}\n{said}{text}\n"
+
+
+def command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
+    """Return a command of the log as it is listed."""
+    return CommandView(
+        outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
+        outcome.version, outcome.error, outcome.share,
+    )  # fmt: skip

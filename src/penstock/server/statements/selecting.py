@@ -22,7 +22,7 @@ from penstock.control.entities.attributes import CONNECTOR
 from penstock.control.entities.relations import BY_NAME
 from penstock.control.entities.system import SystemView
 from penstock.control.posted_rows import POSTED, PostedRows
-from penstock.errors import PenstockError
+from penstock.errors import Notice, PenstockError
 from penstock.expressions.nodes import Call, Column, Literal
 from penstock.language.commands import SelectOnce
 from penstock.results.select import LiveAnswer
@@ -93,17 +93,19 @@ class SelectedRows:
         tick: its instant; None where it has none.
         staleness: seconds since the batch was delivered as of which the answer is; None where it is of none.
         since: of streams that were read whole, the tick after which their elements are in the answer.
+        notices: what is to be known of it.
     """
 
     table: pa.Table
     tick: int | None
     staleness: float | None = None
     since: Mapping[str, int] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
 
     @staticmethod
     def of(live: LiveAnswer) -> SelectedRows:
         """Return the answer of a reader."""
-        return SelectedRows(live.answer.table, live.answer.tick, live.staleness, live.since)
+        return SelectedRows(live.answer.table, live.answer.tick, live.staleness, live.since, live.notices)
 
 
 @dataclass(frozen=True)
@@ -138,14 +140,11 @@ def whole_inputs(command: SelectOnce, scope: SelectScope, posted: Path) -> dict[
 
 
 def check_readable(command: SelectOnce, inputs: Mapping[str, SourceRows]) -> None:
-    """Raise PenstockError for what a query reads that is not among `inputs`: P0711 for answers and for streams whose
-    rows are not kept, P0622 for an input without an end."""
+    """Raise PenstockError for what a query reads that is not among `inputs`, answers of queries aside: P0711 for
+    streams whose rows are not kept, P0622 for an input without an end."""
     for name, source in sources_of(command.query).items():
-        if name.lower() in inputs:
+        if name.lower() in inputs or source.connector == ANSWERS:
             continue
-        if source.connector == ANSWERS:
-            hint = "SUBSCRIBE TO sends them as they come; a server with Spark also selects from them"
-            raise PenstockError("P0711", f"the answers of query {name} cannot be selected here", hint=hint)
         if source.connector in POSTED:
             hint = "subscribe to a query over it, or read a relation"
             raise PenstockError("P0711", f"the rows of stream {name} are not kept", hint=hint)

@@ -22,13 +22,15 @@ def bind_query_name(query: Query, name: Name, context: Context) -> Algebra:
 
 
 def _answer(query: Query) -> Algebra:
-    """Return a scan of the answer. Its last column is the timestamp of the rows, which is not read by name."""
-    items, domain = query.root.schema.fields, query.root.domain
-    columns = tuple(Field(item.name, item.type) for item in items)
+    """Return a scan of the answer: of a stream with its timestamps as the first column, of a relation with its items
+    alone. The last column of a relation is the timestamp of its rows, which is not read by name."""
+    columns = tuple(Field(name, type_) for name, type_ in query.selected_columns)
+    domain = query.root.domain
+    read = tuple(range(len(columns)))
+    if query.root.is_stream:
+        source = Source(query.name, True, Schema(columns), ANSWERS, timestamp=0, domain=domain)
+        return StreamScan(source, read)
     stamp = () if domain is None else (Field("ts of the answer", domain.type()),)
     timestamp = None if domain is None else len(columns)
-    source = Source(
-        query.name, query.root.is_stream, Schema((*columns, *stamp)), ANSWERS, timestamp=timestamp, domain=domain
-    )
-    read = tuple(range(len(columns)))
-    return StreamScan(source, read) if source.is_stream else RelationScan(source, read)
+    source = Source(query.name, False, Schema((*columns, *stamp)), ANSWERS, timestamp=timestamp, domain=domain)
+    return RelationScan(source, read)

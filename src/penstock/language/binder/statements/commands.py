@@ -392,8 +392,7 @@ def bind_describe(statement: DescribeStatement, context: Context) -> Command:
     declared = declared_name(name.key, catalog)
     if kind == "QUERY":
         query = catalog.queries[name.key]
-        schema = query.output_schema
-        columns = tuple((field.name, type_name(field.type)) for field in schema)
+        columns = tuple((name, type_name(type_)) for name, type_ in query.selected_columns)
         return Describe(declared, kind, columns, query.text)
     if kind == "SUMMARY":
         return Describe(declared, kind, (), catalog.summaries[name.key].text)

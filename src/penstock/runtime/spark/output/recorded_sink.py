@@ -25,7 +25,7 @@ from penstock.storage import storage
 #: Changes of a batch that are recorded: one more than a content can follow, which is then given up.
 _MOST = 100_001
 #: Bounds of what is recorded of each query, as the defaults of RESULTS: seconds after delivery, and bytes.
-_RETAIN, _MAX_BYTES = 600.0, 256 * 2**20
+_RETAIN, _MAX_BYTES = 86_400.0, 2**30
 
 #: Held while rows are added to a log: sinks may write beside each other.
 _ADDING = threading.Lock()

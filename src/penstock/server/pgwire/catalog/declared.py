@@ -96,7 +96,7 @@ def declared_relations(view: CatalogView, oids: Oids) -> list[DeclaredRelation]:
         oid, comment = oids.of("query", query.id), query.attributes.get("comment", "")
         found.append(
             DeclaredRelation(
-                oid, query.name, "m", columns(query.columns), definition=_query_of(query.sql), comment=comment,
+                oid, query.name, "m", columns(query.selected), definition=_query_of(query.sql), comment=comment,
                 connector=query.sink,
             )
         )  # fmt: skip

@@ -48,7 +48,8 @@ function shown(one, took) {
   const table = new Table(columnsOf(one.columns), { label: "answer" });
   table.show(one.rows);
   const facts = [`${one.rows.length.toLocaleString("en")} rows in ${Math.round(took)} ms`, one.instant && `as of ${one.instant}`,
-    one.staleness !== undefined && `${one.staleness} s old`, ...Object.entries(one.since ?? {}).map(([name, at]) => `${name} from ${at} on`)];
+    one.staleness !== undefined && `${one.staleness} s old`, ...Object.entries(one.since ?? {}).map(([name, at]) => `${name} from ${at} on`),
+    ...(one.notices ?? []).map((notice) => notice.message)];
   return h("section", {}, h("div", { class: "row" }, h("span", { class: "grow quiet" }, facts.filter(Boolean).join(", ")),
     h("button", { onclick: () => save(one) }, "CSV")), table.element);
 }
