@@ -88,8 +88,8 @@ class Flow:
             self._go_on(step, self._operators[step.id].advance, moment)
 
     def turn_in_portions(self, step: Step, moment: Moment, nbytes: int) -> int:
-        """Run `step` on all its input, and advance it until it has emitted about `nbytes` bytes; return the instant up to
-        which it has advanced."""
+        """Run `step` on all its input, and advance it until it has emitted about `nbytes` bytes; return up to which
+        instant it has advanced."""
         self._process(step)
         portion, operator = Portion(nbytes, step.types), self._operators[step.id]
         self._portion = step.id, portion

@@ -1,12 +1,12 @@
 """How much of a round's answers a step emits: its portion, and what is left over for later rounds.
 
 An answer may be far larger than the input: a window that slides by a microsecond has 3.6 billion boundaries an hour. So
-an operator whose spec divides (`Spec.divides`) advances up to the instant at which its portion is used, and goes on from
-there in the next round. The steps behind it advance as far as it has, also in later stages, and the heartbeat of their
-queries is that instant; steps that are shared with other queries are never held back.
+an operator whose spec divides (`Spec.divides`) advances up to the instant at which its portion is used, and goes on in
+the next round from there. The steps behind it advance as far as it has, also in later stages, and the heartbeat of
+their queries is that instant; steps that are shared with other queries are never held back.
 
-Contract: portions are measured in bytes of values, which follow from the rows alone. So a round that is repeated ends at
-the same instant.
+Contract: portions are measured in bytes of values, which follow from the rows alone. So a round that is repeated ends
+at the same instant.
 """
 
 from __future__ import annotations

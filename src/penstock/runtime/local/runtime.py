@@ -23,11 +23,18 @@ from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.decisions import NO_DECISIONS, Decide, Decisions
-from penstock.physical.execution.declared_periods import EMPTY_PERIOD, NO_BEGIN
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import IngestExecutor, StageExecutor
 from penstock.physical.execution.flow_counts import FlowCounts, TappedPort, tapped_ports
-from penstock.physical.execution.ingest import NULL_KEY, TOO_FAR_AHEAD, StampedRows, read_columns, stamp
+from penstock.physical.execution.ingest import (
+    EMPTY_PERIOD,
+    NO_BEGIN,
+    NULL_KEY,
+    TOO_FAR_AHEAD,
+    StampedRows,
+    read_columns,
+    stamp,
+)
 from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.portions import HeldAnswers, earliest, with_portions
 from penstock.physical.execution.primary_keys import keyed_rows

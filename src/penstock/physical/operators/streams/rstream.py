@@ -147,7 +147,8 @@ class RStream(Operator):
         ends = relation.exp < END
         # In the first evaluation, elements valid from before `since` are inserted at `since`; later ones were inserted
         # before it.
-        old = np.zeros(len(relation), np.bool_) if begins else relation.ts < since
+        known = not begins and self._held.elements is not None
+        old = relation.ts < since if known else np.zeros(len(relation), np.bool_)
         events = Elements(
             tuple(pa.concat_arrays([c, c.filter(pa.array(ends))]) for c in relation.columns),
             np.concatenate([np.maximum(relation.ts, since), relation.exp[ends]]),
