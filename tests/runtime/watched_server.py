@@ -19,7 +19,6 @@ from inline_run import Crash
 
 from penstock.algebra.nodes.query import Query, Start
 from penstock.control import spark
-from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.spark.catching_up import catch_up
@@ -138,7 +137,7 @@ class WatchedServer(RandomWorld):
         for place in births.keys() - {place for place, birth in before.items() if births.get(place) == birth}:
             query = run.job.plan.queries[f"q{place}"]
             plan = plan_queries([query])
-            gone = {n: past.lost(s, needed_columns(plan, n)) for n, s in timed_sources(query.root).items()}
+            gone = {n: past.lost(s, plan.needed_columns(n)) for n, s in timed_sources(query.root).items()}
             lost[place] = {name: tick for name, tick in gone.items() if tick is not None}
         self.boundaries.append(Boundary(births, read, lost))
 

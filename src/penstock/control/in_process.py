@@ -50,7 +50,8 @@ from penstock.types import END
 
 _STATE = "engine.pickle"
 #: The format of the state: raised where this version would misread what earlier ones wrote. Formats: 0, of those that
-#: wrote none, 1 has sums of doubles in four doubles, 2 up to where answers are complete.
+#: wrote none, 1 has sums of doubles in four doubles, 2 has up to where answers are complete, and the instants that
+#: queries with unfinished rounds have reached.
 _FORMAT = 2
 #: What the file ends with.
 _SEAL = b"\nseal %08x\n"
@@ -220,7 +221,7 @@ class InProcessEngine:
             except BaseException:
                 self._state, self._live = before[0], LiveEngine.restored(before[1])
                 raise
-            if posted:
+            if posted or self._live.is_behind:
                 self.wake()
             for number, paths in read.items():
                 source = self._state.sources[number]

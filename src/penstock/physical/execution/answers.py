@@ -97,10 +97,10 @@ def _from(elements: Elements, tick: int) -> Elements:
 
 def _may_be_long(type_: pa.DataType) -> bool:
     """Return whether a value of the type may have any number of bytes."""
-    return _width(type_) is None
+    return width(type_) is None
 
 
-def _width(type_: pa.DataType) -> int | None:
+def width(type_: pa.DataType) -> int | None:
     """Return the bits of a value, None where values differ in size."""
     try:
         return int(type_.bit_width)
@@ -110,13 +110,14 @@ def _width(type_: pa.DataType) -> int | None:
 
 def content_bytes(table: pa.Table) -> int:
     """Return the bytes of the values of `table`, independent of its memory layout and its chunks."""
-    return sum(_content_bytes(chunk) for column in table.columns for chunk in column.chunks)
+    return sum(column_bytes(chunk) for column in table.columns for chunk in column.chunks)
 
 
-def _content_bytes(array: pa.Array) -> int:
-    width = _width(array.type)
-    if width is not None:
-        return len(array) * width // 8
+def column_bytes(array: pa.Array) -> int:
+    """Return the bytes of the values of a column."""
+    bits = width(array.type)
+    if bits is not None:
+        return len(array) * bits // 8
     if pa.types.is_null(array.type):
         return 0
     if pa.types.is_string(array.type) and not array.null_count:
@@ -124,9 +125,9 @@ def _content_bytes(array: pa.Array) -> int:
         offsets = np.frombuffer(array.buffers()[1], np.int32)
         return 4 * len(array) + int(offsets[stop]) - int(offsets[start]) if len(array) else 0
     if pa.types.is_struct(array.type):
-        return sum(map(_content_bytes, array.flatten()))
+        return sum(map(column_bytes, array.flatten()))
     if pa.types.is_list(array.type):
-        return 4 * len(array) + _content_bytes(array.flatten())
+        return 4 * len(array) + column_bytes(array.flatten())
     return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
 
 

@@ -20,6 +20,8 @@ from penstock.storage.documents import Document, as_integer, nested
 
 #: Shares and probabilities are parts of this: hashes of 63 bits are compared with them.
 WHOLE = 1 << 63
+#: The subject of a decision for all queries alike; no query has this name.
+EVERY_QUERY = ""
 
 
 class Decided(enum.Enum):
@@ -37,6 +39,8 @@ class Decided(enum.Enum):
     GRANT = "grant"
     #: Of a query with a preference AUTO: the units of work of a round, over all shards.
     UNITS = "units"
+    #: Of `EVERY_QUERY`: about how many bytes of answers a query emits in a round, over all shards.
+    ANSWER_BYTES = "answer_bytes"
     #: Of a query with preferences AUTO: which of its alternatives runs.
     ALTERNATIVE = "alternative"
 
@@ -73,7 +77,10 @@ class Decisions:
 
     def only(self, subjects: Collection[str]) -> Decisions:
         """Return the decisions for some subjects: those that are still there after a change of the plan."""
-        kept = {kind: {s: n for s, n in by.items() if s in subjects} for kind, by in self.numbers.items()}
+        kept = {
+            kind: {s: n for s, n in by.items() if s in subjects or s == EVERY_QUERY}
+            for kind, by in self.numbers.items()
+        }
         return Decisions({kind: by for kind, by in kept.items() if by})
 
     def as_json(self) -> Document:

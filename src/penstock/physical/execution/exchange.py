@@ -27,11 +27,13 @@ class StageResult:
         answers: by query.
         onward: by channel to later stages.
         rejected: updates that their relation could not apply.
+        reached: by query that goes on in later rounds, the instant up to which it has emitted (`portions.py`).
     """
 
     answers: dict[str, list[Elements]] = field(default_factory=dict)
     onward: dict[Channel, list[Elements]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
+    reached: dict[str, int] = field(default_factory=dict)
 
 
 class ExchangeRouter:

@@ -10,15 +10,16 @@ workers and in the local runtime.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from penstock.physical.elements import Elements
 from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
 from penstock.physical.execution.flow import Flow, RoundMoments, Taker
 from penstock.physical.execution.flow_counts import FlowCounts
-from penstock.physical.execution.marks import StageMarks
+from penstock.physical.execution.marks import ExecutorSnapshot, StageMarks
 from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of, together
+from penstock.physical.execution.portions import NOTHING_BEHIND, StepsBehind, portion_of
 from penstock.physical.execution.progress import (
     FirstTimestamps,
     Progress,
@@ -37,8 +38,8 @@ from penstock.physical.execution.step_graph import (
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import moved_steps, step_keys
 from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources
-from penstock.physical.synopses.contract import Chunks, Synopsis
-from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
+from penstock.physical.synopses.contract import Synopsis
+from penstock.storage.documents import Json, as_array, as_document, as_integer
 from penstock.types import BEGIN
 
 #: Every so many measurements of the size of state include all steps.
@@ -66,7 +67,7 @@ class IngestExecutor:
             kept = {s.id: before._operators[s.id] for s in self._graph.steps if was.get(s.id) is s.spec}
         self._operators: dict[int, Operator]
         self._operators = made_operators(self._graph.steps, tables, 1, NestedPlan, meter, kept)
-        self.columns = needed_columns(plan, source)
+        self.columns = plan.needed_columns(source)
         #: Rows of all batches since it was replaced.
         self.counts = FlowCounts()
 
@@ -103,20 +104,6 @@ class IngestExecutor:
                 self.counts.emit(step.id, sum(map(len, made)))
             self._graph.send(step, made, inbox, result)
         return result
-
-
-def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
-    """Return the declared columns of `source` that some query of the plan reads."""
-    read = (piece.read_columns(source) for piece in plan.pieces_reading(source))
-    return tuple(sorted(frozenset().union(*read)))
-
-
-@dataclass(frozen=True)
-class ExecutorSnapshot:
-    """The state of a stage in a shard. marks: the small state; synopses: (manifest, chunks) by name."""
-
-    marks: StageMarks
-    synopses: dict[str, tuple[Document, Chunks]]
 
 
 class StageExecutor:
@@ -239,6 +226,7 @@ class StageExecutor:
     def run(
         self, inputs: Mapping[Channel, Sequence[Elements]], progress: Progress, take: Taker | None = None,
         failures: StepFailures | None = None, decided: Decisions = NO_DECISIONS,
+        reached: Mapping[str, int] = NOTHING_BEHIND,
     ) -> StageResult:  # fmt: skip
         """Run one round.
 
@@ -249,6 +237,7 @@ class StageExecutor:
             failures: receives the errors of steps, which then end their queries alone: their steps are dropped, and
                 what they have answered in this round is void. None lets errors be raised.
             decided: what was decided before the round.
+            reached: by query that goes on in later rounds, the instant up to which earlier stages have emitted.
         """
         for name, seen in progress.items():
             self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
@@ -256,7 +245,11 @@ class StageExecutor:
                 self._firsts.note(name, seen.first)
         heartbeats = self.heartbeats()
         frontiers = self.frontiers(heartbeats)
-        result = StageResult()
+        if reached:
+            until = {query: min(instant, heartbeats[query]) for query, instant in reached.items()}
+            heartbeats, frontiers = {**heartbeats, **until}, {**frontiers, **until}
+        result = StageResult(reached=dict(reached))
+        portion, behind = portion_of(decided, self._shards), StepsBehind(self._graph.direct, result.reached)
 
         def keep(query: str, elements: Elements) -> None:
             result.answers.setdefault(query, []).append(elements)
@@ -284,10 +277,15 @@ class StageExecutor:
             together: dict[int, list[tuple[Step, Moment]]] = {}
             for step in self._joint.ready(first, finished):
                 finished.add(step.id)
-                moment = moments.of(step)
+                moment = behind.moment(step, moments.of(step))
                 if decided and step.spec.follows_decisions:
                     moment = replace(moment, decided=decided.only(step.queries))
-                if self._runs(step, moment, flow):
+                if not self._runs(step, moment, flow):
+                    continue
+                if portion is not None and step.spec.divides:
+                    # Where it has not reached its moment, it runs in the next round too.
+                    self._moments[step.id] = behind.advanced(step, moment, flow.turn_in_portions(step, moment, portion))
+                else:
                     together.setdefault(moment.heartbeat, []).append((step, moment))
             for turns in together.values():
                 if len(turns) == 1:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ParamSpec
 
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import Port, StageResult
 from penstock.physical.execution.flow_counts import FlowCounts
+from penstock.physical.execution.portions import Portion
 from penstock.physical.execution.step_failures import StepFailures, note_failure
 from penstock.physical.execution.step_graph import StepGraph
 from penstock.physical.operators import Moment, Operator
@@ -70,6 +72,8 @@ class Flow:
         self._answer = answer
         self.spent: dict[int, float] = {}
         self.counts = FlowCounts()
+        #: The step that is emitting its portion, and this.
+        self._portion: tuple[int, Portion] | None = None
 
     def has_input(self, step: Step) -> bool:
         """Return whether rows wait for `step`."""
@@ -82,6 +86,28 @@ class Flow:
         self._process(step)
         if not self._stopped(step):
             self._go_on(step, self._operators[step.id].advance, moment)
+
+    def turn_in_portions(self, step: Step, moment: Moment, nbytes: int) -> int:
+        """Run `step` on all its input, and advance it until it has emitted about `nbytes` bytes; return up to which
+        instant it has advanced."""
+        self._process(step)
+        portion, operator = Portion(nbytes, step.types), self._operators[step.id]
+        self._portion = step.id, portion
+        try:
+            while not self._stopped(step):
+                try:
+                    until = operator.portion(moment, portion.rows)
+                except Exception as error:
+                    note_failure(step, error, self._failures)
+                    break
+                part = moment if until >= moment.heartbeat else replace(moment, heartbeat=until, open=False)
+                self._go_on(step, operator.advance, part)
+                portion.grow()
+                if part is moment or portion.is_used:
+                    return part.heartbeat
+        finally:
+            self._portion = None
+        return moment.heartbeat
 
     def turn_jointly(self, turns: Sequence[tuple[Step, Moment]]) -> None:
         """Do the same for several steps at one heartbeat, whose operators have one joint key."""
@@ -170,6 +196,8 @@ class Flow:
         graph, number, answered = self._graph, step.id, step.spec.answered
         direct = graph.direct[number]
         self.counts.emit(number, len(made))
+        if self._portion is not None and self._portion[0] == number:
+            self._portion[1].take(made)
         if answered is not None:
             self._answer(answered, made)
         if number in graph.onward or len(direct) < len(graph.within[number]):

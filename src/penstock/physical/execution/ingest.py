@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 from penstock.algebra.nodes.scans import Source
 from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s
-from penstock.physical.execution.declared_periods import malformed_periods
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.types import END, MOST_TICKS
 
 NULL_KEY = "NULL in the primary key"
 TOO_FAR_AHEAD = "too far ahead"
+NO_BEGIN = "the period has no begin"
+EMPTY_PERIOD = "the period is empty"
+_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -185,3 +187,29 @@ def _signs(column: pa.Array) -> tuple[Int64s, Bools]:
     plus = pc.fill_null(pc.equal(column, "+"), False).to_numpy(zero_copy_only=False)
     minus = pc.fill_null(pc.equal(column, "-"), False).to_numpy(zero_copy_only=False)
     return np.where(minus, -1, 1).astype(np.int64), plus | minus
+
+
+def malformed_periods(source: Source, batch: pa.RecordBatch | pa.Table, columns: Sequence[int]) -> dict[int, str]:
+    """Return the reasons why rows of a source with VALID FROM are malformed, by position: without a begin, or
+    with an empty period [semantics 4.5]. columns: the positions of the columns of `batch` in the declaration."""
+    period = source.period
+    if period is None or not batch.num_rows:
+        return {}
+    begin, absent = _bounds(batch.column(columns.index(period.begin)))
+    end, endless = _bounds(batch.column(columns.index(period.end)))
+    before_end = begin <= end if period.through else begin < end
+    empty = ~absent & ((begin >= END) | ~(endless | before_end))
+    reasons = dict.fromkeys(np.flatnonzero(absent).tolist(), NO_BEGIN)
+    return reasons | dict.fromkeys(np.flatnonzero(empty).tolist(), EMPTY_PERIOD)
+
+
+def _bounds(column: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bools]:
+    """Return the bounds in ticks, none beyond END, and which of them are NULL."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    absent: Bools = array.is_null().to_numpy(zero_copy_only=False)
+    days = pa.types.is_date32(array.type)
+    whole = array.cast(pa.int32()) if days else array
+    ticks: Int64s = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    if days:
+        return np.clip(ticks, -(END // _DAY), END // _DAY + 1) * _DAY, absent
+    return ticks, absent

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.synopses.contract import Chunks
 from penstock.storage.documents import Document, as_array, as_document, nested, optional_integer
 
 
@@ -43,3 +44,11 @@ class StageMarks:
             {birth: {n: optional_integer(firsts, n) for n in firsts} for birth, firsts in births.items()},
             {key: as_document(marks, "operators") for key, marks in nested(fields, "operators").items()},
         )
+
+
+@dataclass(frozen=True)
+class ExecutorSnapshot:
+    """The state of a stage in a shard. marks: the small state; synopses: (manifest, chunks) by name."""
+
+    marks: StageMarks
+    synopses: dict[str, tuple[Document, Chunks]]

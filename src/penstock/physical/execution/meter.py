@@ -154,6 +154,9 @@ class _Metered(Operator):
     def advance(self, moment: Moment) -> Iterable[Elements]:
         return self._done(lambda: self._inner.advance(moment))
 
+    def portion(self, moment: Moment, rows: int) -> int:
+        return self._inner.portion(moment, rows)
+
     def _done(self, work: Callable[[], Iterable[Elements]]) -> Iterator[Elements]:
         """Yield the output of `work`; time that the consumer spends between two pieces is not counted."""
         began = time.process_time_ns()

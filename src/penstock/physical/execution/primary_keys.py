@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.physical.execution.declared_periods import malformed_periods
-from penstock.physical.execution.ingest import NULL_KEY
+from penstock.physical.execution.ingest import NULL_KEY, malformed_periods
 from penstock.physical.kernels.compiled import group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.updates import DUPLICATE_KEY

@@ -81,6 +81,14 @@ class Operator:
         generator of batches; the caller exhausts it before it calls any other method of the operator."""
         return []
 
+    def portion(self, moment: Moment, rows: int) -> int:
+        """Return up to which instant the operator advances next, where it should emit about `rows` rows at most:
+        `moment.heartbeat`, or an earlier instant, but one that is later than that to which it has advanced.
+
+        Only for specs with `Spec.divides`; all input has been passed to `process`. What it emits follows from the
+        elements and the instants alone, so dividing an advance does not change the output."""
+        return moment.heartbeat
+
     def joint_key(self) -> Hashable | None:
         """Return what the operators of one class have in common that can advance in one call; None where it advances
         alone."""

@@ -48,6 +48,7 @@ class IncrementalSlideSpec(Spec):
     """RSTREAM of a grouped aggregate at the boundaries align + k·slide: its rows there, emitted without its changes."""
 
     varying: ClassVar[frozenset[str]] = frozenset({"slide", "align"})
+    divides: ClassVar[bool] = True
 
     plan: AggregateLayout
     fifo: bool
@@ -113,6 +114,7 @@ class WindowSumsSpec(Spec):
     reads: ClassVar[bool] = True
     holds_early: ClassVar[bool] = False
     varying: ClassVar[frozenset[str]] = frozenset({"length", "slide", "align"})
+    divides: ClassVar[bool] = True
 
     plan: AggregateLayout
     length: int

@@ -120,6 +120,10 @@ class Plan:
             known[source] = frozenset(column for scan in scans for column in scan.spec.scanned_columns)
         return known[source]
 
+    def needed_columns(self, source: str) -> tuple[int, ...]:
+        """Return the declared columns of `source` that some query of the plan reads."""
+        return tuple(sorted(frozenset().union(*(piece.read_columns(source) for piece in self.pieces_reading(source)))))
+
     @cached_property
     def by_id(self) -> Mapping[int, Step]:
         """Return the steps by their numbers."""

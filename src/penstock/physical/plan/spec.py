@@ -73,6 +73,9 @@ class Spec:
     keeps_times: ClassVar[bool] = False
     #: Whether a result does not end by itself when its row leaves the window, but by a negative tuple.
     takes_back: ClassVar[bool] = False
+    #: Whether it may emit far more rows than it received, at many instants: an advance is then divided, and what is due
+    #: in a round and exceeds its part of `max_batch_answers` is emitted in later ones (`Operator.portion`).
+    divides: ClassVar[bool] = False
     #: The fields whose values are names that users may change: no part of the identity of the operator's state.
     names_only: ClassVar[frozenset[str]] = frozenset()
     #: The fields that say how long rows count, at which grain, or which of them: operators that differ in nothing else

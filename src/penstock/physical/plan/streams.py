@@ -94,6 +94,8 @@ class RStreamSpec(Spec):
     evaluation instant; changes: changes of the relation are evaluation instants too, and, where it begins with them,
     its beginning."""
 
+    divides: ClassVar[bool] = True
+
     types: tuple[pa.DataType, ...]
     mode: StreamMode
     slide: int = 1

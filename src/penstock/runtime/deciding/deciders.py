@@ -43,11 +43,13 @@ class DecidingOptions:
         state_limit: bytes of state that all queries that shed may hold together; 0 for no limit.
         policies: of queries.
         target_latency: seconds that a round may take, 0 for any.
+        max_answers: about how many bytes of answers a round emits at most.
     """
 
     state_limit: int = 0
     policies: QueryPolicies = field(default_factory=QueryPolicies)
     target_latency: float = 0.0
+    max_answers: int = 2 * 2**30
 
 
 #: Nothing is limited.

@@ -25,8 +25,6 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.need import AwaitedRows, Need, awaited_rows, first_full_instant, reach
 from penstock.physical.elements import Elements
-from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
-from penstock.physical.execution.executor import ExecutorSnapshot
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import (
@@ -43,38 +41,16 @@ from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.shared_parts import SharedParts, shared_plan
 from penstock.physical.planning.sharing import Beginning, Standing
 from penstock.physical.planning.strategies import Strategy
-from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions, QueryPolicies
+from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History, final_elements
 from penstock.runtime.live.measures import LiveFigures, LiveMeasures
 from penstock.runtime.live.results import LiveResult, Track
+from penstock.runtime.live.snapshot import LiveSnapshot
 from penstock.runtime.live.starts import needs_of_start, never_full, not_kept
 from penstock.runtime.local.runtime import LocalJob, compute_statics
-from penstock.runtime.watching.recorder import CountsAtIngest
 from penstock.runtime.watching.taps import Taps
 from penstock.types import BEGIN, END
-
-
-@dataclass(frozen=True)
-class LiveSnapshot:
-    """The state of an engine between two rounds, from which another process can continue; it can be pickled."""
-
-    shards: int
-    strategy: Strategy
-    version: int
-    generations: dict[int, Generation]
-    stages: list[list[ExecutorSnapshot]]
-    histories: dict[str, History]
-    progress: dict[str, SourceProgress]
-    relations: dict[str, tuple[Source, pa.Table]]
-    set_apart: dict[str, Counter[str]]
-    results: dict[str, LiveResult]
-    beginnings: dict[int, Beginning]
-    merges: dict[str, str]
-    rounds: int = 0
-    decided: Decisions = NO_DECISIONS
-    deciding: DecidingOptions = NO_OPTIONS
-    at_ingest: CountsAtIngest | None = None
 
 
 @dataclass
@@ -264,12 +240,17 @@ class LiveEngine:
                 history.add(elements)
         self._forget()
         self._beginnings = {birth: one.after(self._progress) for birth, one in self._beginnings.items()}
-        beats = self._job.stages[0][0].heartbeats()
+        beats = self._job.heartbeats()
         running = [(name, result, result.track) for name, result in self._results.items() if result.track is not None]
         answers = {name: result.advance(beats[track.key]) for name, result, track in running}
         answered = {track.key: answers[name].num_rows for name, _, track in running}
         self._measures.end(self._job, read, self.set_apart, answered, (self.source_heartbeats(), beats))
         return answers
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether answers are due that the last round did not emit, so that another one is."""
+        return bool(self._job.reached)
 
     @property
     def rounds(self) -> int:
@@ -345,8 +326,10 @@ class LiveEngine:
         part = self._part(generation)
         plan = self._with_tables(joined([part]))
         past_job = LocalJob(plan, self._tables, self._shards)
-        for parts in past_job.round(_projected(past_job, past.elements), past.progress).values():
+        decided = self._measures.portions(len(self._queries) + 1)
+        for parts in past_job.round(_projected(past_job, past.elements), past.progress, decided).values():
             track.take(parts)
+        reached = past_job.reached.get(track.key)
         # From here on nothing fails: the command has an effect.
         self._version = birth
         self._generations[birth], self._planned[birth] = generation, part
@@ -359,6 +342,7 @@ class LiveEngine:
         for row, past_executors in zip(self._job.stages, past_job.stages, strict=False):
             for executor, past_executor in zip(row, past_executors, strict=True):
                 executor.restore(past_executor.snapshot())
+        self._job.reached |= past_job.reached
         result.query = replace(query, name=result.query.name)
         if start.mode is StartMode.BEGINNING:
             result.show(track, BEGIN)
@@ -367,7 +351,7 @@ class LiveEngine:
             result.show(track, begin)
         else:
             result.show_after(track, begin if start.at is None else start.at)
-        return result.advance(begin)
+        return result.advance(begin if reached is None else min(begin, reached))
 
     def _end(self, track: Track) -> None:
         self._version += 1
@@ -381,6 +365,7 @@ class LiveEngine:
         self._beginnings = {birth: self._beginnings[birth] for birth in self._generations}
         self._merges = merged(parts, self._merges, self._beginnings, Standing(self._progress, heartbeats), self._shared)
         self._job.graft(self._with_tables(self._plan()), self._tables, self._progress)
+        self._job.reached = {name: tick for name, tick in self._job.reached.items() if name in self._queries}
         self._measure_plan()
 
     def _measure_plan(self) -> None:
@@ -462,7 +447,7 @@ class LiveEngine:
             self._shards, self._strategy, self._version, dict(self._generations), stages, histories,
             dict(self._progress), dict(self._relations), deepcopy(self.set_apart), deepcopy(self._results),
             dict(self._beginnings), dict(self._merges), self._measures.rounds, self._measures.decided,
-            self._measures.options, self._measures.at_ingest,
+            self._measures.options, self._measures.at_ingest, dict(self._job.reached),
         )  # fmt: skip
 
     @classmethod
@@ -484,7 +469,8 @@ class LiveEngine:
         for row, states in zip(engine._job.stages, snapshot.stages, strict=True):
             for executor, state in zip(row, states, strict=True):
                 executor.restore(state)
-        beats = engine.source_heartbeats(), engine._job.stages[0][0].heartbeats()
+        engine._job.reached = dict(snapshot.reached)
+        beats = engine.source_heartbeats(), engine._job.heartbeats()
         engine._measures = LiveMeasures(plan, snapshot.rounds, snapshot.decided, snapshot.at_ingest, beats)
         engine._measures.decide_by(snapshot.deciding)
         engine._measure_plan()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.scans import Source
 from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
+from penstock.physical.execution.portions import with_portions
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.deciding.deciders import NO_OPTIONS, Deciders, DecidingOptions
 from penstock.runtime.deciding.registry import REGISTRY
@@ -17,6 +18,9 @@ from penstock.runtime.watching.figures import RunFigures
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import CountsAtIngest, Recorder, Totals
 from penstock.runtime.watching.taps import Taps
+
+#: Bytes of answers that a round emits at most, whatever the settings allow.
+MOST_ANSWERS = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,13 @@ class LiveMeasures:
     def begin(self) -> None:
         """Begin a round."""
         self.decided = self._deciders.decide(self.decided)
+        self.decided = self.portions(len(self._plan.queries))
         self._began = time.perf_counter()
+
+    def portions(self, queries: int) -> Decisions:
+        """Return what was decided, with the part that each of so many queries has of the answers of a round. These are
+        in memory as a whole."""
+        return with_portions(self.decided, queries, min(self.options.max_answers, MOST_ANSWERS))
 
     def end(
         self, job: LocalJob, read: Mapping[str, int], set_apart: Mapping[str, Counter[str]],

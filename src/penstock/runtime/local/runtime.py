@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -23,12 +23,20 @@ from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.decisions import NO_DECISIONS, Decide, Decisions
-from penstock.physical.execution.declared_periods import EMPTY_PERIOD, NO_BEGIN
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import IngestExecutor, StageExecutor
 from penstock.physical.execution.flow_counts import FlowCounts, TappedPort, tapped_ports
-from penstock.physical.execution.ingest import NULL_KEY, TOO_FAR_AHEAD, StampedRows, read_columns, stamp
+from penstock.physical.execution.ingest import (
+    EMPTY_PERIOD,
+    NO_BEGIN,
+    NULL_KEY,
+    TOO_FAR_AHEAD,
+    StampedRows,
+    read_columns,
+    stamp,
+)
 from penstock.physical.execution.meter import Meter
+from penstock.physical.execution.portions import HeldAnswers, earliest, with_portions
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress, timed_sources
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
@@ -38,7 +46,7 @@ from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
 from penstock.runtime.deciding.registry import REGISTRY
-from penstock.runtime.local.schedule import Arrivals, ScheduledRows, rounds, rounds_by_clock
+from penstock.runtime.local.schedule import Arrivals, Round, ScheduledRows, rounds, rounds_by_clock
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder, Totals
 from penstock.runtime.watching.reports import IngestReport, ShardReport
@@ -78,6 +86,8 @@ class LocalJob:
         self.drain = drain
         self._meter = meter
         self.rejected: list[Rejection] = []
+        #: By query that goes on in later rounds, the instant up to which all shards have emitted its answers.
+        self.reached: dict[str, int] = {}
         self.watch = Stopwatch()
         self.ingests = {name: IngestExecutor(plan, name, tables, meter) for name in plan.sources}
         self.stages = [[self._stage(s, k) for k in range(shards)] for s in range(1, plan.stages + 1)]
@@ -104,7 +114,7 @@ class LocalJob:
         decided: Decisions = NO_DECISIONS,
     ) -> dict[str, list[Elements]]:  # fmt: skip
         """Process the elements of one round, by source, with the progress of each source; return the answers that
-        became final. decided: what was decided before it.
+        became final, but those that `reached` holds back. decided: what was decided before it.
         """
         router = ExchangeRouter(self.shards)
         for task, (name, batches) in enumerate(stamped.items()):
@@ -113,11 +123,14 @@ class LocalJob:
                     result = self.ingests[name].run(elements)
                 self._post(result, router, task)
         answers: dict[str, list[Elements]] = {}
+        self.reached = {}
         for stage in self.stages:
+            before, self.reached = self.reached, dict(self.reached)
             for shard, executor in enumerate(stage):
                 inputs = router.take(self.plan, executor.stage, shard)
                 with self.watch.phase("operators"):
-                    result = executor.run(inputs, progress, decided=decided)
+                    result = executor.run(inputs, progress, decided=decided, reached=before)
+                self.reached = earliest(self.reached, result.reached)
                 self._post(result, router, shard)
                 self.rejected += result.rejected
                 for query, parts in result.answers.items():
@@ -127,6 +140,10 @@ class LocalJob:
     def _post(self, result: StageResult, router: ExchangeRouter, sender: int) -> None:
         with self.watch.phase("exchange"):
             router.post(result, sender)
+
+    def heartbeats(self) -> dict[str, int]:
+        """Return, by query, the tick up to which its answer is final and emitted."""
+        return {**self.stages[0][0].heartbeats(), **self.reached}
 
     def tap(self, taps: Collection[TappedPort]) -> None:
         """Keep rows of some edges in the next round, for its reports."""
@@ -203,7 +220,7 @@ class LocalRecorder:
         malformed = {n: result.unusable.get(n, 0) + sum(result.rejected.get(n, Counter()).values()) for n in self._rows}
         sources = {n: (rows, result.late.get(n, 0), malformed[n]) for n, rows in self._rows.items()}
         queries = {name: sum(t.num_rows for t in tables) for name, tables in answers.items()}
-        totals = Totals(self._batches, sources, queries, first.source_heartbeats(), first.heartbeats())
+        totals = Totals(self._batches, sources, queries, first.source_heartbeats(), self._job.heartbeats())
         # All work ran sequentially in this process; the time of the sink is part of the measured phases.
         return self._recorder.batch(seconds, 0.0, 1, totals)
 
@@ -264,6 +281,7 @@ def run_local(
     deciding: DecidingOptions = DecidingOptions(),  # noqa: B008 - immutable
     decide: Decide | None = None,
     plan: Plan | None = None,
+    max_answers: int | None = None,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
@@ -281,6 +299,7 @@ def run_local(
         deciding: options of the deciders.
         decide: decides before each round in place of the deciders.
         plan: what `plan_local` returned for the same queries and inputs; None plans anew.
+        max_answers: about how many bytes of answers a round emits; None for any number.
     """
     if plan is None:
         plan = plan_local(queries, inputs, optimized, statistics, strategy)
@@ -299,7 +318,8 @@ def run_local(
     recorder, deciders, decided = LocalRecorder(job, result), Deciders(plan, deciding, registry=REGISTRY), NO_DECISIONS
     decide = deciders.decide if decide is None else decide
     warned: set[str] = set()
-    for round_ in schedule:
+    held = HeldAnswers()
+    for round_ in _until_emitted(schedule, job):
         recorder.begin()
         if uses_wall_clock(plan.sources.values()):
             now = clock() if round_.now is None else round_.now
@@ -322,7 +342,9 @@ def run_local(
             beat = progress[name].beat if until is None else max(progress[name].beat, until)
             progress[name] = replace(progress[name], ended=True, beat=beat)
         decided = decide(decided)
-        for query, parts in job.round(stamped, progress, decided).items():
+        if max_answers is not None:
+            decided = with_portions(decided, len(plan.queries), max_answers)
+        for query, parts in held.until(job.round(stamped, progress, decided), job.reached).items():
             with job.watch.phase("sink"):
                 answers[query].append(answer_table(plan.queries[query], parts))
         if reload:
@@ -341,8 +363,17 @@ def run_local(
         if watcher is not None:
             watcher(recorder.end(answers, reports))
     result.tables = {name: pa.concat_tables(tables).combine_chunks() for name, tables in answers.items()}
-    result.final = job.stages[0][0].heartbeats()
+    result.final = job.heartbeats()
     return result
+
+
+def _until_emitted(schedule: Iterable[Round], job: LocalJob) -> Iterator[Round]:
+    """Yield the rounds of a schedule, then rounds without input until all answers are emitted."""
+    last = Round([], [])
+    for last in schedule:
+        yield last
+    while job.reached:
+        yield replace(last, pieces=[], ended=[])
 
 
 def plan_local(

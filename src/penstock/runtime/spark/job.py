@@ -45,6 +45,7 @@ from penstock.runtime.spark.output.delivery import SinkIsolation, by_weight, del
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.surplus import SurplusAnswers
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import AnswerGate
 from penstock.runtime.spark.output.written_batch import WrittenBatch
@@ -102,7 +103,7 @@ class SparkRun:
         self._older = OlderVersions(self._folder, checkpoint, job.epoch > 0)
         self._totals = RunTotals(self._folder)
         self._result_parts = ResultParts(self._folder)
-        self._gate = AnswerGate(self._folder)
+        self._gate, self._surplus = AnswerGate(self._folder), SurplusAnswers(self._folder)
         self._rounds: RoundLog | None = None
         self._compaction: Compaction | None = None
         self._pipeline: Pipeline | None = None
@@ -231,7 +232,7 @@ class SparkRun:
             if round_ is not None and self._rounds is not None:
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
-                self._rounds.delivered(round_, seconds, batch, written.bytes, written.ended, failed)
+                self._rounds.delivered(round_, seconds, batch, written.bytes, written.ended, failed, written.behind)
                 if failed:
                     self._go_on_without(failed, written.ended)
             if written.ended:
@@ -262,8 +263,9 @@ class SparkRun:
             self._rounds.check_due(output.round, self._log)
         counts = write_rejections(output.rejected, self._job.plan.sources, DeadLetters(self._dead_letters), batch)
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
-        beats = {} if output.heartbeats is None else output.heartbeats.queries
+        beats = output.query_heartbeats
         valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
+        valid = self._surplus.until(self._job.plan, valid, output.behind, batch)
         shown = self._gate.shown(self.epoch, self._job, valid, beats, batch)
         due = self._job.plan.queries if batch == self._job.base and batch else shown.answers
         names = by_weight((n for n in due if n not in output.failed and n not in shown.withheld), self.work.weights)
@@ -278,11 +280,11 @@ class SparkRun:
             delivered_answers = {n: answer for n, answer in delivered_answers.items() if n not in isolation.failed}
         commit_logs(self._sinks, batch, shown.heartbeats(beats, output.failed), delivered_answers)
         if output.heartbeats is not None:
-            self._totals.set_heartbeats(output.heartbeats.queries, output.heartbeats.sources)
+            self._totals.set_heartbeats(beats, output.heartbeats.sources)
         rows = {name: answer.rows for name, answer in delivered_answers.items()}
         self._writes_beside.begin(partial(self._result_parts.note, batch, rows, self._sinks))
         self._totals.delivered(batch, rows, counts, self._reporter.recorder)
-        return WrittenBatch(output.ended, output.round, delivered_answers, failed)
+        return WrittenBatch(output.ended, output.round, delivered_answers, failed, bool(output.behind))
 
     # -- changing ----------------------------------------------------------------------------------------------
 

@@ -58,10 +58,11 @@ class ReportOptions:
     horizons: Mapping[str, float] = field(default_factory=dict)
     shed: bool = False
     target_latency: float = 0.0
+    max_answers: int = DecidingOptions.max_answers
 
     def deciding(self, policies: QueryPolicies) -> DecidingOptions:
         """Return the options of the deciders."""
-        return DecidingOptions(self.shared_limit, policies, self.target_latency)
+        return DecidingOptions(self.shared_limit, policies, self.target_latency, self.max_answers)
 
     @property
     def shared_limit(self) -> int:
@@ -74,6 +75,7 @@ class ReportOptions:
             settings["metrics_file"] or None, settings["metrics_port"], settings["metrics_address"],
             settings["state_limit"], settings["state_limit_action"] == "fail", horizons or {},
             settings["state_limit_action"] == "shed", settings["target_latency"] or 0.0,
+            settings["max_batch_answers"],
         )  # fmt: skip
 
 

@@ -76,6 +76,10 @@ class WindowSums(Operator):
             windows, number = self._among
             windows.set_done(number, self._done)
 
+    def portion(self, moment: Moment, rows: int) -> int:
+        assert self._among is not None
+        return self._among[0].portion(self._among[1], moment.start, moment.heartbeat, rows)
+
     def advance(self, moment: Moment) -> Iterable[Elements]:
         assert self._among is not None
         return self._among[0].advance(self._among[1], moment.start, moment.heartbeat)

@@ -170,6 +170,18 @@ class PaneWindows:
         self._known[number], self._done[number] = True, heartbeat
         return rows
 
+    def portion(self, number: int, start: int | None, heartbeat: int, rows: int) -> int:
+        """Return up to which instant a window has about `rows` rows at most; `heartbeat`, or an earlier instant."""
+        since = int(self._done[number]) + 1 if self._known[number] else start
+        if since is None or since > heartbeat:
+            return heartbeat
+        (first,), (stop,) = (found.tolist() for found in self._range(np.array([number]), since, heartbeat + 1))
+        width = max(1, rows // max(1, self._log.groups))
+        if stop - first <= width:
+            return heartbeat
+        _, end = next(pieces(*self._around(number, first, stop), width), (stop, stop))
+        return heartbeat if end >= stop else int(self._aligns[number] + self._slides[number] * end) - 1
+
     def _rows(self, number: int, since: int, until: int) -> Iterable[Elements]:
         """Return the rows of a window at its boundaries from the instant `since` until before `until`, some boundaries
         at a time. They must follow those of the previous call."""

@@ -61,6 +61,21 @@ class IncrementalSlideAggregation(Aggregation):
     def restore_marks(self, marks: Document) -> None:
         self._done = optional_integer(marks, "done")
 
+    def portion(self, moment: Moment, rows: int) -> int:
+        since, heartbeat = moment.start if self._done is None else self._done + 1, moment.heartbeat
+        if since is None or since > heartbeat:
+            return heartbeat
+        first, stop = int(self._boundary(since)), int(self._boundary(heartbeat + 1))
+        waiting = self._early.waiting(heartbeat)
+        groups = len(self._groups.live())
+        if (stop - first) * (groups + sum(map(len, waiting))) <= rows:
+            return heartbeat
+        # At most every row that waits begins a group of its own, and no group ends: more may fit than that.
+        begins = self._boundary(np.concatenate([np.empty(0, np.int64), *(one.ts for one in waiting)]))
+        begins = np.clip(np.concatenate([np.full(groups, first), begins]), first, stop)
+        end = next(pieces(begins, np.full(len(begins), stop), rows), (stop, stop))[1]
+        return heartbeat if end >= stop else self._align + self._slide * end - 1
+
     def advance(self, moment: Moment) -> Iterator[Elements]:
         standing = self._groups.live()
         events = self._events(self._early.until(moment.heartbeat), moment.heartbeat)

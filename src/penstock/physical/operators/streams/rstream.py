@@ -49,6 +49,36 @@ class RStream(Operator):
         (self._early if port == 0 else self._arrivals).add(elements)
         return []
 
+    def portion(self, moment: Moment, rows: int) -> int:
+        since = moment.start if self._done is None else self._done + 1
+        heartbeat = moment.heartbeat
+        if since is None or since > heartbeat:
+            return heartbeat
+        arrived = self._early.until(heartbeat)
+        parts = [e for e in (self._held.elements, arrived) if e is not None and len(e)]
+        if not parts:
+            return heartbeat
+        relation = concat(parts)
+        if arrived is not None:
+            relation = cancel(relation)
+            self._held.replace(relation)
+        spec = self._spec
+        low, high = np.maximum(relation.ts, since), np.minimum(relation.exp, heartbeat + 1)
+        if spec.mode is StreamMode.INSTANTS:
+            arrivals = self._arrivals.until(heartbeat)
+            if arrivals is not None:
+                self._arrivals.add(arrivals)
+            instants = self._instants(relation, arrivals, since, heartbeat, self._done is None)
+            first, stop = np.searchsorted(instants, low), np.searchsorted(instants, high)
+        else:
+            step, align = (spec.slide, spec.align) if spec.mode is StreamMode.BOUNDARIES else (1, 0)
+            first, stop = boundary_number(low, step, align), boundary_number(high, step, align)
+        end = next(pieces(first, stop, rows), (0, None))[1]
+        if end is None or end >= stop.max():
+            return heartbeat
+        # Until just before the first instant that is left over.
+        return int(instants[end] if spec.mode is StreamMode.INSTANTS else align + step * end) - 1
+
     def advance(self, moment: Moment) -> Iterator[Elements]:
         yield from self._advance(moment)
         if moment.open and not self._spec.waits and moment.start is not None and moment.frontier >= moment.start:
@@ -88,9 +118,11 @@ class RStream(Operator):
         arrivals = self._arrivals.until(until) if spec.mode is StreamMode.INSTANTS else None
         if relation is None:
             return
+        ahead = relation.ts > until
+        relation = relation.filter(~ahead) if ahead.any() else relation
         low, high = np.maximum(relation.ts, since), np.minimum(relation.exp, until + 1)
         if spec.mode is StreamMode.INSTANTS:
-            instants = self._instants(relation, arrivals, since, until, begins and not spec.begins)
+            instants = self._instants(relation, arrivals, since, until, begins)
             first, stop = np.searchsorted(instants, low), np.searchsorted(instants, high)
             for begin, end in pieces(first, stop, spans.PIECE):
                 rows, boundaries = spread(first, stop, begin, end)
@@ -110,12 +142,13 @@ class RStream(Operator):
         self, relation: Elements, arrivals: Elements | None, since: int, until: int, begins: bool
     ) -> Int64s:  # fmt: skip
         """Return the arrivals, and every instant at which the relation as a bag changes. begins: `since` is the first
-        instant, and not counted as a change."""
+        instant, which counts as a change only where the spec says so."""
         signs = relation.signs
         ends = relation.exp < END
-        # Elements from the state were inserted before `since`; in the first evaluation, elements valid from before
-        # `since` are inserted at `since`.
-        old = relation.ts < since if self._held.elements is not None else np.zeros(len(relation), np.bool_)
+        # In the first evaluation, elements valid from before `since` are inserted at `since`; later ones were inserted
+        # before it.
+        known = not begins and self._held.elements is not None
+        old = relation.ts < since if known else np.zeros(len(relation), np.bool_)
         events = Elements(
             tuple(pa.concat_arrays([c, c.filter(pa.array(ends))]) for c in relation.columns),
             np.concatenate([np.maximum(relation.ts, since), relation.exp[ends]]),
@@ -123,7 +156,7 @@ class RStream(Operator):
             np.concatenate([np.where(old, 0, signs), -signs[ends]]),
         )
         changed = net(events.filter(events.signs != 0)).ts
-        changed = changed[changed > since] if begins else changed
+        changed = changed[changed > since] if begins and not self._spec.begins else changed
         changed = changed if self._spec.changes else changed[:0]
         every = [changed] if arrivals is None else [changed, arrivals.ts]
         instants = np.unique(np.concatenate(every))

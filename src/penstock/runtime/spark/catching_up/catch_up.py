@@ -24,7 +24,6 @@ from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
-from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of
@@ -306,11 +305,11 @@ class CatchUp:
         log = self._starting[source].retained
         assert log is not None, "the source is read from its retained elements"
         return retained_packets(
-            self.job, self._tables, source, log.read(file, needed_columns(self.job.plan, source)), task
+            self.job, self._tables, source, log.read(file, self.job.plan.needed_columns(source)), task
         )
 
     def _compacted(self, source: str, updates: CompactedUpdates, task: int) -> Iterator[Packet]:
-        columns = needed_columns(self.job.plan, source)
+        columns = self.job.plan.needed_columns(source)
         parts = (part.with_columns([part.columns[c] for c in columns]) for part in updates.read())
         return retained_packets(self.job, self._tables, source, parts, task)
 
@@ -407,7 +406,7 @@ def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound
         PenstockError: P0607, P0703 where that is not possible.
     """
     skipped = {name: None if bound is None else bound.skipped for name, bound in bounds.items()}
-    found = {n: known.start(source, skipped[n], needed_columns(plan, n)) for n, source in plan.sources.items()}
+    found = {n: known.start(source, skipped[n], plan.needed_columns(n)) for n, source in plan.sources.items()}
     missing = {name: plan.sources[name] for name, start in found.items() if start is None}
     if missing:
         raise not_kept(starts, plan, missing)

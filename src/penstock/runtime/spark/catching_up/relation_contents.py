@@ -19,7 +19,6 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import Need
 from penstock.physical.elements import Elements
-from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import NOTHING, SourceProgress, timed_sources
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.live.history import History
@@ -215,7 +214,7 @@ class RelationContents:
             for name, relation in read.items():
                 if relation.first is not None:
                     progress[name] = replace(progress[name], first=max(relation.first, tick))
-                columns = needed_columns(plan, name)
+                columns = plan.needed_columns(name)
                 parts = relation.history.since(Need(), tick)
                 updates = [part.with_columns([part.columns[c] for c in columns]) for part in parts]
                 packets += element_packets(job, tables, name, updates, 0)

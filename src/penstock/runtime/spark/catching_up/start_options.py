@@ -23,7 +23,6 @@ from penstock.algebra.properties.need import (
 )
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError, counted
-from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of, plan_queries
@@ -61,7 +60,7 @@ def bounds_of(queries: Iterable[Query], starts: Mapping[str, Start], known: Know
     """Return what may be left out of the sources of several queries of a plan."""
     bounds: dict[str, Bound | None] = {}
     for query in queries:
-        columns = {name: needed_columns(plan, name) for name in timed_sources(query.root)}
+        columns = {name: plan.needed_columns(name) for name in timed_sources(query.root)}
         for source, bound in bounds_of_one(query, starts[query.name], known, columns).items():
             former = bounds.get(source, bound)
             bounds[source] = None if former is None else former.and_also(bound)
@@ -121,7 +120,7 @@ def awaited_of(query: Query, known: KnownPast, ticks: dict[str, Ticks] | None = 
     """Return for which rows a query waits that begins WARM WAIT (`awaited_rows`). ticks: those of retained files, by
     path; those that are read are added."""
     plan, sources = plan_queries([query]), timed_sources(query.root)
-    columns = {name: needed_columns(plan, name) for name in sources}
+    columns = {name: plan.needed_columns(name) for name in sources}
     if any(
         source.retain_columns and not set(columns[n]) <= set(source.retain_columns) for n, source in sources.items()
     ):
@@ -165,7 +164,7 @@ def with_waits(
     for query in queries:
         if query.name in starts and starts[query.name].wait:
             part = part_of(plan(), [query.name])
-            columns = {source: needed_columns(part, source) for source in timed_sources(query.root)}
+            columns = {source: part.needed_columns(source) for source in timed_sources(query.root)}
             found[query.name] = warm_or_later(query, known, columns)
     return found
 
@@ -324,7 +323,7 @@ def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
         return _option_now(query, known)
     obstacles: list[str] = []
     plan, sources = plan_queries([query]), timed_sources(query.root)
-    columns = {name: needed_columns(plan, name) for name in sources}
+    columns = {name: plan.needed_columns(name) for name in sources}
     asked, since = start, ""
     if start.wait:
         awaited = awaited_of(query, known)

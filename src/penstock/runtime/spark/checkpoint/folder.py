@@ -17,6 +17,7 @@
     seen/               per round and task of Spark what an ingest task saw; the next round starts from it
     emitted/            what relation queries have emitted into sinks that a run cannot read (`recorded_sink.py`)
     undelivered/        answers that a sink did not take, of queries that were left out (`undelivered.py`)
+    surplus/            answers of some shards that go beyond what all shards have reached (`surplus.py`)
     withheld/           what sinks have not received yet: of silent queries, and of relations whose results continue
                         (`withheld.py`)
     dead-letters/       rejected records
@@ -178,6 +179,7 @@ class Delivery:
         answers: bytes of the answers, None where they were not counted.
         ended: whether all sources had ended with it, None for no.
         failed: the queries that failed in it, None for none; the version after it leaves them out.
+        behind: whether answers are due that later rounds emit, None for no.
     """
 
     NAME: ClassVar[str] = "delivered"
@@ -188,6 +190,7 @@ class Delivery:
     answers: int | None = None
     ended: bool | None = None
     failed: Mapping[str, QueryFailure] | None = None
+    behind: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the mark as JSON, fields that hold nothing left out."""
@@ -198,7 +201,8 @@ class Delivery:
         """Return the mark that `as_json` wrote."""
         seen = {source: Seen(**data) for source, data in fields["seen"].items()} if "seen" in fields else None
         failed = {query: QueryFailure(**data) for query, data in fields.get("failed", {}).items()} or None
-        return Delivery(fields["round"], fields["batch"], seen, fields.get("answers"), fields.get("ended"), failed)
+        answers, ended, behind = (fields.get(name) for name in ("answers", "ended", "behind"))
+        return Delivery(fields["round"], fields["batch"], seen, answers, ended, failed, behind)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from penstock.connectors.contract import Split, Stretch
 from penstock.connectors.sources import open_source
 from penstock.events import log_event, logger_of
 from penstock.physical.execution.decisions import Decide, Decisions
+from penstock.physical.execution.portions import with_portions
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.checkpoint.epochs import source_file
@@ -178,13 +179,15 @@ class InputPlanner:
         return {name: (len(splits), sum(s.bytes for s in splits)) for name, splits in waiting.items()}
 
     def next(
-        self, start: Offset, seconds: float | None = None, answers: int | None = None, at_once: bool = False
+        self, start: Offset, seconds: float | None = None, answers: int | None = None, behind: bool = False,
+        at_once: bool = False,
     ) -> Offset:  # fmt: skip
         """Return the offset after the next round; `start` itself when there is nothing to do.
 
         Args:
             seconds: duration of the round of `start`, None if unknown.
             answers: bytes that it emitted, None if unknown.
+            behind: whether answers are due that the round of `start` has not emitted.
             at_once: do not wait for input that is expected beside what has been discovered.
         """
         self._forget(start)
@@ -199,7 +202,7 @@ class InputPlanner:
         ended = self._ended(start, done, stretches)
         reported = self._reported(start, done)
         unchanged = done == start.done and ended == start.ended and start.round > 0 and not start.again
-        unchanged = unchanged and reported == start.reported
+        unchanged = unchanged and reported == start.reported and not behind
         wall = self._next_wall_clock(start, high, ended) if self._uses_wall_clock else None
         if unchanged and (wall is None or not self._worth_a_round(start, wall, high)):
             return start
@@ -208,7 +211,8 @@ class InputPlanner:
         read += sum(self._split_bytes(name, start.splits_done(name), done[name]) for name in chosen)
         logs = self._logs(start, chosen, stretches)
         wall = wall.spoken(chosen) if wall is not None else None
-        decided = self.decide(start.decided)
+        pace = self._intake.pace
+        decided = with_portions(self.decide(start.decided), pace.queries, pace.max_answer_bytes)
         return Offset(start.round + 1, done, high, ended, limit, read, logs, reported, wall, decided=decided)
 
     def _reported(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:

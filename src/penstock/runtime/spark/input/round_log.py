@@ -94,6 +94,8 @@ class RoundLog:
         #: Bytes of answers of the round delivered last. They follow from the answers alone and are stored with its
         #: delivery mark, so the next round is planned as it would have been without a crash.
         self._answer_bytes: int | None = folder.delivered().answers
+        #: Whether it left answers to the next one.
+        self._is_behind = bool(folder.delivered().behind)
         self._lock = threading.Lock()
         #: Signals that a round is delivered, or that no more are planned.
         self._state_changed = threading.Condition(self._lock)
@@ -144,7 +146,7 @@ class RoundLog:
 
     def delivered(
         self, number: int, seconds: float | None = None, batch: int | None = None, answers: int | None = None,
-        ended: bool = False, failed: Mapping[str, QueryFailure] | None = None,
+        ended: bool = False, failed: Mapping[str, QueryFailure] | None = None, behind: bool = False,
     ) -> None:  # fmt: skip
         """Record the delivery of round `number`, and plan the next.
 
@@ -154,17 +156,20 @@ class RoundLog:
             answers: bytes of its answers.
             ended: whether all sources had ended with it.
             failed: the queries that failed in it. No round is planned before the plan has changed.
+            behind: whether answers are due that later rounds emit; one follows then, also without input.
         """
         with self._lock:
             if number > self._delivered_round:
                 seen = self._folder.read_seen(round_name(number))
                 # Written first: otherwise the thread would plan the next round after a failure to write it.
                 batch = number - 1 if batch is None else batch
-                self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None, failed or None))
+                self._folder.write_delivered(
+                    Delivery(number, batch, seen, answers, ended or None, failed or None, behind or None)
+                )
                 self._delivered_round, self._all_ended, self._change_required = number, ended, bool(failed)
                 self._has_run = True
                 self.delivered_at = time.time()
-                self._round_seconds, self._answer_bytes = seconds, answers
+                self._round_seconds, self._answer_bytes, self._is_behind = seconds, answers, behind
                 self._retention.delivered(number, self._offset, highs_after(self._offset, seen))
                 self._state_changed.notify_all()
         self._advance()
@@ -325,7 +330,9 @@ class RoundLog:
                 raise self._look_failure
             before = self._offset.planned()
             # Changes wait for the first round of an epoch, which therefore waits for nothing.
-            after = self._planner.next(before, self._round_seconds, self._answer_bytes, at_once=not self._has_run)
+            after = self._planner.next(
+                before, self._round_seconds, self._answer_bytes, self._is_behind, at_once=not self._has_run
+            )
             if after == before:
                 return
             self._round_seconds = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.physical.execution.portions import earliest
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.output.answer_writer import PendingAnswer, answers_in
@@ -19,6 +20,7 @@ from penstock.runtime.spark.worker.packets import (
     read_failed,
     read_heartbeats,
     read_kind,
+    read_reached,
     read_rejected,
     read_timings,
 )
@@ -35,6 +37,7 @@ class BatchOutput:
         heartbeats: None where no packet has them.
         round: None where Spark reads the input.
         failed: the queries whose steps failed.
+        reached: by query that goes on in later rounds, the instant up to which all shards have emitted.
     """
 
     answers: dict[str, list[tuple[int, list[PendingAnswer]]]] = field(default_factory=dict)
@@ -42,11 +45,22 @@ class BatchOutput:
     heartbeats: Heartbeats | None = None
     round: int | None = None
     failed: dict[str, QueryFailure] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def behind(self) -> dict[str, int]:
+        """Return `reached` of the queries that go on."""
+        return {query: instant for query, instant in self.reached.items() if query not in self.failed}
 
     @property
     def ended(self) -> bool:
-        """Return whether all sources have ended."""
-        return self.heartbeats is not None and self.heartbeats.ended
+        """Return whether all sources have ended, and all answers are emitted."""
+        return self.heartbeats is not None and self.heartbeats.ended and not self.behind
+
+    @property
+    def query_heartbeats(self) -> dict[str, int]:
+        """Return by query up to which instant its answer is final and emitted; nothing where no packet says so."""
+        return {} if self.heartbeats is None else {**self.heartbeats.queries, **self.behind}
 
 
 def read_output(table: pa.Table, report: Callable[[IngestReport | ShardReport], None]) -> BatchOutput:
@@ -57,6 +71,8 @@ def read_output(table: pa.Table, report: Callable[[IngestReport | ShardReport], 
         match read_kind(text):
             case Signal.HEARTBEATS:
                 output.heartbeats = read_heartbeats(blob.as_py())
+            case Signal.REACHED:
+                output.reached = earliest(output.reached, read_reached(blob.as_buffer()))
             case Signal.REJECTED:
                 output.rejected += read_rejected(blob.as_py())
             case Signal.TIMINGS:

@@ -26,12 +26,14 @@ class WrittenBatch:
         round: its number; None where Spark plans the rounds.
         answers: by query.
         failed: the queries that failed.
+        behind: whether answers are due that later rounds emit.
     """
 
     ended: bool
     round: int | None
     answers: Mapping[str, DeliveredAnswer]
     failed: dict[str, QueryFailure]
+    behind: bool = False
 
     @property
     def bytes(self) -> int:

@@ -1,8 +1,8 @@
 """Packets between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
 
 A kind is `ChannelRows`, an `AnswerOf`, `FewOfMany` or a `Signal`; `encode_kind` and `read_kind` alone know how it is
-written in the `kind` column. Only the driver receives the signals other than progress and
-decisions.
+written in the `kind` column. Only the driver receives the signals other than progress, decisions
+and instants that have been reached.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class Signal(Enum):
     DECIDED = "decided"
     #: The number of the round of input.
     ROUND = "round"
+    #: By query that goes on in later rounds, the instant up to which a shard has emitted.
+    REACHED = "reached"
     #: The heartbeats of queries and sources.
     HEARTBEATS = "heartbeats"
     #: Updates that a relation could not apply.
@@ -251,6 +253,14 @@ def heartbeats_packet(shard: int, heartbeats: Heartbeats) -> Packet:
 
 def read_heartbeats(blob: bytes | pa.Buffer) -> Heartbeats:
     return Heartbeats(**json.loads(bytes(blob)))
+
+
+def reached_packet(shard: int, reached: Mapping[str, int]) -> Packet:
+    return Packet(shard, Signal.REACHED, json.dumps(dict(reached)).encode())
+
+
+def read_reached(blob: bytes | pa.Buffer) -> dict[str, int]:
+    return {query: int(instant) for query, instant in json.loads(bytes(blob)).items()}
 
 
 def read_rejected(blob: bytes) -> list[Rejection]:

@@ -23,6 +23,7 @@ from penstock.physical.execution.decisions import NO_DECISIONS
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.flow_counts import tapped_ports
+from penstock.physical.execution.portions import earliest
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.operators import Operator
@@ -39,8 +40,10 @@ from penstock.runtime.spark.worker.packets import (
     failed_packet,
     heartbeats_packet,
     progress_packet,
+    reached_packet,
     read_decided,
     read_progress,
+    read_reached,
     rejected_packet,
     timings_packet,
 )
@@ -160,6 +163,7 @@ class ShardRound:
         progress: dict[str, SourceProgress] = {}
         forwarded: list[Packet] = []
         decided = NO_DECISIONS
+        reached: dict[str, int] = {}
         for packet in packets:
             kind = packet.kind
             if kind is Signal.PROGRESS:
@@ -169,6 +173,8 @@ class ShardRound:
                 decided = read_decided(packet.blob)
                 if self._stage < job.plan.stages:
                     forwarded.append(packet)
+            elif kind is Signal.REACHED:
+                reached = earliest(reached, read_reached(packet.blob))
             elif isinstance(kind, ChannelRows):
                 receivers = job.plan.receivers[kind.channel]
                 if self._stage in receivers:
@@ -187,7 +193,7 @@ class ShardRound:
             executor, chunks, stored = self._executor(shard)
         executor.tapped = tapped_ports(job.plan, published_taps(Path(self._root)))
         with self._watch.phase("operators"):
-            result = executor.run(inputs, progress, self._answers.take, self._failures, decided)
+            result = executor.run(inputs, progress, self._answers.take, self._failures, decided, reached)
         with self._watch.phase("state"):
             self._save(shard, executor, chunks, stored)
             sizes = executor.state_sizes()
@@ -208,6 +214,9 @@ class ShardRound:
     ) -> Iterator[Packet]:
         yield from forwarded
         yield from self._answers.packets(shard)
+        if result.reached:
+            receivers = range(job.shards) if self._stage < job.plan.stages else (shard,)
+            yield from (reached_packet(receiver, result.reached) for receiver in receivers)
         if result.rejected:
             yield rejected_packet(shard, result.rejected)
         if self._failures is not None and self._failures.errors:
