@@ -38,6 +38,7 @@ RUNS = {
     "temporal": "--quick --seeds 1",
     "promising": "--quick --seconds 70 --seeds 1",
     "frequent": "--starts 1 --packets 2000 --rows 2000",
+    "equalities": "--rows 100,200",
     "floors": "--parts memory,window --rows 4000,8000 --operators aggregate --windows 1 --rate 20 --measured 4",
 }
 

@@ -96,8 +96,8 @@ def test_a_value_of_the_whole_goes_to_every_shard_and_the_stream_stays_cut() -> 
     ("query", "titles"),
     [
         ("SELECT a FROM S [NOW] WHERE k IN (SELECT k FROM T [NOW])", {"Distinct", "Join"}),
-        ("SELECT a FROM S [NOW] WHERE EXISTS (SELECT 1 FROM T [NOW] WHERE b < a)", {"Distinct", "Join"}),
-        ("SELECT a FROM S [NOW] WHERE NOT EXISTS (SELECT 1 FROM T [NOW] WHERE b < a)", {"Join", "PartnerCounts"}),
+        ("SELECT a FROM S [NOW] WHERE EXISTS (SELECT 1 FROM T [NOW] WHERE b < a)", {"Distinct", "Join", "Partnered"}),
+        ("SELECT a FROM S [NOW] WHERE NOT EXISTS (SELECT 1 FROM T [NOW] WHERE b < a)", {"Partnered", "PartnerCounts"}),
         ("SELECT a FROM S [NOW] WHERE k NOT IN (SELECT k FROM R)", {"StaticPartnerCounts"}),
         ("SELECT a FROM S [NOW] LEFT JOIN R ON S.k = R.k", {"StaticPartnerCounts"}),
         ("SELECT a FROM S [NOW] LEFT JOIN T [NOW] ON S.k = T.k WHERE b > 1", {"Join"}),
@@ -105,7 +105,7 @@ def test_a_value_of_the_whole_goes_to_every_shard_and_the_stream_stays_cut() -> 
 )
 def test_partners_are_counted_only_where_lone_tuples_matter(query: str, titles: set[str]) -> None:
     found = {step.spec.title for step in planned(query).steps}
-    assert found & {"Distinct", "Join", "PartnerCounts", "Lookup", "StaticPartnerCounts"} == titles
+    assert found & {"Distinct", "Join", "Lookup", "Partnered", "PartnerCounts", "StaticPartnerCounts"} == titles
 
 
 @pytest.mark.parametrize("row", ["k, b", "k + 1, b + S.a", "MIN(k), MAX(b)"])

@@ -22,7 +22,11 @@ from penstock.physical.planning.lowering.watched import OUTSIDE, outside_ranges,
 
 @lower.register
 def _distinct(node: Distinct, builder: Builder) -> Lowered:
-    child = builder.lower(node.input)
+    return distinct_rows(node, builder.lower(node.input), builder)
+
+
+def distinct_rows(node: Distinct, child: Lowered, builder: Builder) -> Lowered:
+    """Lower `node` over its lowered input, which may have fewer copies of a row than it says."""
     edge, stage, partitions = builder.equal_rows(child, len(node.schema))
     strict = node.input.pattern is Pattern.STRICT
     step = builder.add(DistinctSpec(node.schema.types, strict), [edge], stage, node)

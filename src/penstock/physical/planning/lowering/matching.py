@@ -8,7 +8,7 @@ computed by `PartnerCounts` from the tuples and the pairs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ from penstock.expressions.nodes import Column, Expression, Literal, columns_of, 
 from penstock.physical.plan.joins import JoinSpec, Keep, PartnerCountsSpec, PartneredSpec, StaticPartnerCountsSpec
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.rowwise import ProjectSpec
+from penstock.physical.planning.lowering.aggregates import distinct_rows
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
 from penstock.physical.planning.lowering.joins import stores_both_sides
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
@@ -41,22 +42,18 @@ from penstock.types import CALENDAR, Field
 _KEEP = {SemiKind.SEMI: Keep.MATCHED, SemiKind.ANTI: Keep.LONE, SemiKind.MARK: Keep.MARKED}
 
 
-@dataclass(frozen=True, eq=False)
-class Partnered(Project):
-    """The left tuples of a join, at least once wherever they have a partner: as good as all of them where they are only
-    compared with none."""
-
-
 @lower.register
 def _semi(node: SemiJoin, builder: Builder) -> Lowered:
     if is_static(node.right) and not builder.inputs_static:
         return _lookup(node, builder, _KEEP[node.kind], "")
     joined, once = _pairs(node)
+    # Partners that differ in the key alone are at most one at a time.
+    partners = builder.lower(joined) if once else _partners(joined, builder)
     if node.kind is not SemiKind.SEMI:
-        return _match(builder, node, node.left, joined, _KEEP[node.kind], "")
+        return _match(builder, node, node.left, partners, _KEEP[node.kind], "")
     if once:
-        return builder.lower(joined)
-    left, right = builder.lower(node.left), builder.lower(Distinct(joined))
+        return partners
+    left, right = builder.lower(node.left), distinct_rows(Distinct(joined), partners, builder)
     every, types = tuple(range(len(node.left.schema))), node.left.schema.types
     stage, edges, parts = meet(left, right, every, every)
     strict = (node.left.pattern is Pattern.STRICT, joined.pattern is Pattern.STRICT)
@@ -76,12 +73,12 @@ def _outer(node: OuterJoin, builder: Builder) -> Lowered:
     width = len(node.left.schema)
     join = split_join_condition(Join(node.left, node.right, node.equal, node.residual))
     pairs = Project(join, _columns(node.left), node.left.schema.fields)
-    lone = _match(builder, node.left, node.left, pairs, Keep.LONE, node.single)
+    lone = _match(builder, node.left, node.left, builder.lower(pairs), Keep.LONE, node.single)
     members = [builder.lower(join), _projected(builder, node, lone, (*_columns(node.left), *_nulls(node.right)))]
     if node.kind is OuterKind.FULL:
         columns = tuple(Column(f.type, width + i, f.name) for i, f in enumerate(node.right.schema))
         pairs = Project(join, columns, node.right.schema.fields)
-        lone = _match(builder, node.right, node.right, pairs, Keep.LONE, "")
+        lone = _match(builder, node.right, node.right, builder.lower(pairs), Keep.LONE, "")
         members.append(_projected(builder, node, lone, (*_nulls(node.left), *_columns(node.right))))
     return unite(builder, members, node)
 
@@ -99,18 +96,16 @@ def _pairs(node: SemiJoin) -> tuple[Project, bool]:
             columns, fields = (Literal(pa.bool_(), True),), (Field("any", pa.bool_()),)
         right = Distinct(Project(pairs.right, columns, fields))
         pairs = replace(pairs, right=right, equal=tuple((i, n) for n, (i, _) in enumerate(pairs.equal)))
-    # Partners that differ in the key alone are at most one at a time.
-    made = Project if once else Partnered
-    return made(pairs, _columns(node.left), node.left.schema.fields), once
+    return Project(pairs, _columns(node.left), node.left.schema.fields), once
 
 
-@lower.register
-def _partnered(node: Partnered, builder: Builder) -> Lowered:
-    """Lower `node`; as a join with a projection above where that shares its state, or has none."""
+def _partners(node: Project, builder: Builder) -> Lowered:
+    """Return the left tuples of a join, of which `node` consists, at least once wherever they have a partner; all of
+    them where the join shares its state, or has none."""
     join = node.input
     assert isinstance(join, Join), "tuples have partners in a join"
     if not stores_both_sides(join, builder):
-        return builder.lower(Project(join, node.expressions, node.fields))
+        return builder.lower(node)
     ranges = find_ranges(join.residual, len(join.left.schema))
     if ranges is not None and in_cells(join, ranges, builder):
         return lower_in_cells(join, ranges, builder, partnered=node)
@@ -122,8 +117,8 @@ def _partnered(node: Partnered, builder: Builder) -> Lowered:
     return Lowered(builder.add(spec, edges, stage, node), stage, frozenset({parts[0]}))
 
 
-def _match(builder: Builder, node: Algebra, left: Algebra, pairs: Algebra, keep: Keep, single: str) -> Lowered:
-    probing, partners = builder.lower(left), builder.lower(pairs)
+def _match(builder: Builder, node: Algebra, left: Algebra, partners: Lowered, keep: Keep, single: str) -> Lowered:
+    probing = builder.lower(left)
     every = tuple(range(len(left.schema)))
     stage, edges, parts = meet(probing, partners, every, every)
     step = builder.add(PartnerCountsSpec(left.schema.types, keep, single, node.domain or CALENDAR), edges, stage, node)
