@@ -47,7 +47,8 @@ class NaiveQueue:
     depth: int
     granularity: object = None
     entries: list[NaiveEntry] = field(default_factory=list)
-    free_at: Fraction = Fraction(-(10**9))
+    #: The number of the first slot whose unit has not been done.
+    slot: int = -(10**9)
     periods: list[int] = field(default_factory=lambda: [-(10**9), -(10**9)])
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("done", "expired", "shed", "units", "at once"), 0)
@@ -113,13 +114,13 @@ class NaiveQueue:
     def between(self, until: int) -> None:
         """Work at the ticks up to `until`, before anything else enters."""
         while self.rate and self.entries:
-            at = math.ceil(self.free_at)
+            at = math.ceil(self.slot / self.rate)
             if at > until:
                 return
             self.begin(at)
             if self.entries:
                 self.work(at)
-                self.free_at += 1 / self.rate
+                self.slot += 1
 
     def _at_once(self, at: int, entering: list[NaiveEntry], credit: int) -> bool:
         """Do all work of entries that come where none waits, where the credit covers it with one look-up for each
@@ -136,6 +137,8 @@ class NaiveQueue:
         return True
 
     def instant(self, at: int, entering: list[NaiveEntry], paying: int) -> None:
+        # What has waited before has the units up to here.
+        self.between(at)
         self.begin(at)
         idle = not self.entries
         if idle and not self.rate and self._at_once(at, entering, self.grant * paying):
@@ -144,11 +147,11 @@ class NaiveQueue:
             self._make_key(e, at)
             self.entries.append(e)
         if self.rate:
-            if idle and self.entries:
-                self.free_at = max(self.free_at, Fraction(at))
-            while self.entries and self.free_at <= at:
+            if idle:
+                self.slot = max(self.slot, math.floor(at * self.rate))
+            while self.entries and self.slot / self.rate <= at:
                 self.work(at)
-                self.free_at += 1 / self.rate
+                self.slot += 1
         else:
             for _ in range(self.grant * paying):
                 if self.entries:

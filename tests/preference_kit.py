@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from penstock.algebra import PreferringJoin, PreferringLookUp, PreferringSelection
 from penstock.algebra.nodes.base import operators
+from penstock.algebra.nodes.preference_clause import Budget, BudgetKind
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.language import BoundScript, bind_script
@@ -86,3 +88,18 @@ def run_measured(
         [query], dict(inputs), shards, drain, cut, reload=cut is not None, watcher=lambda run: last.append(run)
     )
     return result, last[-1].queries[query.name].preference
+
+
+def budget_of(query: Query) -> Budget:
+    """Return the budget of the first operator with a preference."""
+    return preferring_node(query).preference.budget
+
+
+def is_nowhere_smaller(many: Budget, few: Budget, shards: int = 1) -> bool:
+    """Return whether the budget `many` grants at no tick less than `few`: at each as many slots begin."""
+    if few.kind is not BudgetKind.PER_TIME:
+        return many.units >= few.units
+    rates = (many.rate(shards), few.rate(shards))
+    ticks = range(math.lcm(*(rate.denominator for rate in rates)))
+    begun = [[math.floor((tick + 1) * rate) - math.floor(tick * rate) for tick in ticks] for rate in rates]
+    return all(one >= other for one, other in zip(*begun, strict=True))

@@ -160,5 +160,5 @@ def test_analyze_shows_what_was_done_without_the_counts_by_bucket() -> None:
     )
     nodes = json.loads(session.explain("q", "json", analyze=True))["physical"]["nodes"]
     (measured,) = (node["measured"] for node in nodes if node["label"] == "PreferringSelection")
-    assert measured["preference_results"] == 2 and measured["preference_units_done"] == 2
+    assert measured["preference_results"] == 3 and measured["preference_units_done"] == 3
     assert not [name for name in measured if "#" in name]

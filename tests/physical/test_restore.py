@@ -16,14 +16,16 @@ JOINED = "SELECT S.k FROM S [RANGE 9 SECONDS SLIDE 4 SECONDS], {} WHERE S.k = {}
 
 
 @pytest.mark.parametrize(
-    ("query", "joins", "rounded"),
+    ("kind", "query", "joins", "rounded"),
     [
-        (JOINED.format("T [RANGE 5 SECONDS SLIDE 4 SECONDS]", "T"), 1, 1),
+        ("RSTREAM RESTORE", JOINED.format("T [RANGE 5 SECONDS SLIDE 4 SECONDS]", "T"), 1, 1),
+        # All that is emitted are insertions of the continual query.
+        ("ISTREAM RESTORE", JOINED.format("T [RANGE 5 SECONDS SLIDE 4 SECONDS]", "T"), 1, 0),
         # A relation changes when it does, not at the boundaries.
-        (JOINED.format("U", "U"), 2, 0),
+        ("RSTREAM RESTORE", JOINED.format("U", "U"), 2, 0),
+        ("ISTREAM RESTORE", JOINED.format("U", "U"), 2, 0),
     ],
 )
-@pytest.mark.parametrize("kind", ["ISTREAM RESTORE", "RSTREAM RESTORE"])
 def test_lives_are_rounded_where_windows_decide_them(kind: str, query: str, joins: int, rounded: int) -> None:
     plan = plan_queries(bind_script(f"{SCRIPT} CREATE QUERY q AS {kind}({query});").queries)
     names = [type(step.spec).__name__ for step in plan.steps]

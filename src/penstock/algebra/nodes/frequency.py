@@ -12,9 +12,10 @@ the instant's timestamp.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import (
     Algebra,
     ColumnPruning,
@@ -25,6 +26,7 @@ from penstock.algebra.nodes.base import (
     StreamToRelation,
     TimeModelWindow,
     Unary,
+    column_labels,
     common_domain,
     has_lives,
     has_operator,
@@ -42,6 +44,7 @@ from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, SemiJoin
 from penstock.algebra.nodes.set_operations import UnionAll
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.algebra.properties.need import LastRows, Needs, longer
+from penstock.expressions.nodes import Column
 from penstock.types import Schema, TimeDomain
 
 
@@ -120,13 +123,25 @@ class Arrivals(Emitted):
 @dataclass(frozen=True, eq=False)
 class AtInstants(Emitted, Unary):
     """All of R at every instant of the sequence at which one of its windows is evaluated, or at which R changes; where
-    every window jumps, at their evaluations alone."""
+    every window jumps, at their evaluations alone.
+
+    Args:
+        groups: columns of R that hold the values of the substreams (`FrequencyWindow.by`) of its one window. Where
+            there are any, R is emitted at evaluations alone, and of it the rows of the evaluated substream (`[csql 9]`,
+            algorithm 3).
+    """
+
+    groups: tuple[int, ...] = field(default=(), metadata={"added": True})
+
+    def describe(self) -> Mapping[str, str]:
+        labels = column_labels(self.input.schema)
+        return {"of the evaluated": ", ".join(labels[i] for i in self.groups)} if self.groups else {}
 
     @property
     def tells_changes(self) -> bool:
         """Return whether R is emitted where it changes between evaluations: a window that slides is evaluated at all
         times."""
-        return not all(window.jumps for window in own_frequency_windows(self))
+        return not self.groups and not all(window.jumps for window in own_frequency_windows(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,9 +242,60 @@ def answers(relation: Algebra) -> Algebra:
     Where its windows slide and its results are rows of their own, each result once, at the instant it comes. Where a
     window jumps, or a result is the state of a group, all of R at every instant of evaluation."""
     windows = list(own_frequency_windows(relation))
+    if (alone := _by_substream(relation)) is not None:
+        return alone
     if any(w.jumps for w in windows) or not _rows_of_their_own(relation):
         return AtInstants(relation)
     return each_result(relation)
+
+
+def _by_substream(relation: Algebra) -> AtInstants | None:
+    """Return the answers of each evaluation for its substream alone, where the columns of PARTITIONED BY are among
+    those of GROUP BY; None elsewhere. Those that the select list leaves out come behind its items."""
+    windows = list(dict.fromkeys(own_frequency_windows(relation)))
+    grouped = relation
+    while isinstance(grouped, Select | Project):
+        grouped = grouped.input
+    if len(windows) != 1 or windows[0].every is None or not windows[0].by or not isinstance(grouped, Aggregate):
+        return None
+    origins = [_column_of_window(grouped.input, column) for column in grouped.group]
+    if not set(windows[0].by) <= set(origins):
+        return None
+    shown, positions = _showing(relation, tuple(origins.index(column) for column in windows[0].by))
+    return AtInstants(shown, positions)
+
+
+def _column_of_window(node: Algebra, column: int) -> int | None:
+    """Return which column of the window below a column is; None for one that is computed, or of another source."""
+    if isinstance(node, FrequencyWindow):
+        return column
+    if isinstance(node, Project):
+        passed = node.expressions[column]
+        return _column_of_window(node.input, passed.index) if isinstance(passed, Column) else None
+    if isinstance(node, Select):
+        return _column_of_window(node.input, column)
+    if isinstance(node, Join | NRRJoin):
+        width = len(node.left.schema)
+        side, own = (node.left, column) if column < width else (node.right, column - width)
+        return _column_of_window(side, own)
+    return None
+
+
+def _showing(node: Algebra, columns: tuple[int, ...]) -> tuple[Algebra, tuple[int, ...]]:
+    """Return selections and projections over an aggregate with `columns` of it among theirs, and where these are."""
+    if isinstance(node, Select):
+        below, positions = _showing(node.input, columns)
+        return replace(node, input=below), positions
+    if not isinstance(node, Project):
+        return node, columns
+    below, positions = _showing(node.input, columns)
+    passed = [e.index if isinstance(e, Column) else None for e in node.expressions]
+    more = tuple(dict.fromkeys(i for i in positions if i not in passed))
+    fields = tuple(below.schema[i] for i in more)
+    expressions = tuple(Column(f.type, i, f.name) for i, f in zip(more, fields, strict=True))
+    kept = [*passed, *more]
+    shown = Project(below, (*node.expressions, *expressions), (*node.fields, *fields))
+    return shown, tuple(kept.index(i) for i in positions)
 
 
 def each_result(relation: Algebra) -> Algebra:

@@ -9,6 +9,7 @@ from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.panes import needs_panes
 from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp, PreferringSelection
+from penstock.algebra.nodes.r2s import StreamKind
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.nodes.window_sample import WindowSample
@@ -46,7 +47,7 @@ def announced(node: Algebra) -> Algebra:
     if needs_panes(node) or isinstance(node, WindowSample):
         # Panes are the elements with the same validity, of which draws are numbered.
         return _below_windows(node)
-    if isinstance(node, Restored) and node.by_life:
+    if isinstance(node, Restored) and node.by_life and node.reported.kind is StreamKind.RSTREAM:
         reported = announced(node.reported)
         return node.with_children((reported, _below_windows(node.continual)))
     if isinstance(node, NRRJoin):

@@ -53,9 +53,11 @@ candidate's ts (0 of a table) and columns in place of the zone. Arrival numbers 
 from 0 in order, without those with NULL in a key column. side: 0 for x of the left input, else 1.
 
 Credit. PER TUPLE n: n units for each element of u that makes entries; what is not used at u is lost. PER TIME: r =
-units / (ticks · shards) per tick. The first unit begins when the queue gets work; each takes 1/r and is done at ⌈its
-beginning⌉; the next begins when it ends, or later when the queue gets work. So the j-th unit of a busy time from t0 on
-is done at t0 + ⌈(j−1)/r⌉, and idle time is lost. AUTO: units are granted by the driver for rounds (H0, H]: the
+units / (ticks · shards) per tick. Time is cut into slots [j/r, (j+1)/r) from tick 0 on, and each has one unit. At u,
+behind 1, the units of the slots that have begun by then are done for what has waited before u. Where then nothing waits
+any more, the elements of u have the unit of the slot in which u lies, if it has not been done; what nothing has waited
+for until its slot ends is lost. So a budget of which no tick has fewer beginnings of slots emits no less, as long as
+keys do not change while entries wait and none are shed. AUTO: units are granted by the driver for rounds (H0, H]: the
 whole round is taken as one instant at which all entries compete, and a pair is emitted at its entry's own instant where
 that is after H0, else at H0 + 1; candidates are looked up only when an entry is worked on, so one that waits for its
 look-up expires with x or with the newest element of its zone. Work that needs no queue is that of a round: where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary
 from penstock.algebra.nodes.scans import RelationScan
@@ -21,9 +21,15 @@ class StreamKind(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class RelationToStream(Emitted, Unary):
-    """The stream that `kind` makes of a relation; the ts of an element is the instant at which it is emitted."""
+    """The stream that `kind` makes of a relation; the ts of an element is the instant at which it is emitted.
+
+    Args:
+        by_values: as the answer of a query it emits the rows of an instant in the order of their values, as FREQUENCY
+            picks of them.
+    """
 
     kind: StreamKind
+    by_values: bool = field(default=False, metadata={"transparent": True})
 
     def as_read(self) -> Algebra:
         windowless = self.input.without_window() if self.kind is StreamKind.ISTREAM else None

@@ -36,8 +36,9 @@ class IndividualResults(Emitted, Unary):
 
 @dataclass(frozen=True, eq=False)
 class Restored(Emitted):
-    """The output of `reported` at the boundaries align + k·slide, and with each boundary also the results that began
-    and ended since the previous one `[golab 3.3.4]`.
+    """The output of `reported` at the boundaries align + k·slide, and with each boundary also what was lost since the
+    previous one `[golab 3.3.4]`: of RSTREAM the results that began and ended in between; of ISTREAM all insertions that
+    the continual query has emitted, so those too of rows that had gone and came back.
 
     continual: the same relation, its windows without SLIDE, so that R is that of `reported` at every boundary. by_life:
     whether validity intervals decide which results were short-lived; else its bag does, the oldest of equal tuples

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import nearest
 from penstock.language.dialect import Fault
@@ -56,11 +56,13 @@ class WindowGrammar(TokenGrammar):
 
     def _window_body(self, start: TextSpan, bracketed: bool) -> WindowClause:
         parts: dict[str, Any] = {}
-        if self._match(TokenType.PARTITION_BY):
+        if self._at("FREQUENCY"):
+            parts["frequency"] = self._frequency()
+        if parts and (not self._window_follows() or self._at("FREQUENCY")):
+            parts["extent"] = None
+        elif self._match(TokenType.PARTITION_BY):
             parts["partition"] = tuple(self._parse_csv(lambda: self._required(self._parse_column())))
             parts |= self._partitioned()
-        elif self._at("FREQUENCY"):
-            parts["extent"] = None
         else:
             parts |= self._extent()
         while self._window_clause(parts, bracketed):
@@ -216,8 +218,27 @@ class WindowGrammar(TokenGrammar):
         every = self._duration_or_count()
         partition: tuple[exp.Expr, ...] = ()
         if self._match(TokenType.PARTITION_BY):
-            partition = tuple(self._parse_csv(lambda: self._required(self._parse_column())))
+            columns = [self._required(self._parse_column())]
+            # What follows may be the window, as in `[FREQUENCY 2 TUPLES PARTITIONED BY k, RANGE 1 HOUR]`.
+            while (
+                self._curr and not self._begins_window(self._ahead(1), self._ahead(2)) and self._match(TokenType.COMMA)
+            ):
+                columns.append(self._required(self._parse_column()))
+            partition = tuple(columns)
         return FrequencyClause(every, partition, self._since(start))
+
+    def _window_follows(self) -> bool:
+        """Return whether a window follows a frequency; the comma between them may be left out."""
+        return bool(self._match(TokenType.COMMA)) or self._begins_window(self._curr, self._ahead(1))
+
+    def _begins_window(self, token: Token | None, following: Token | None) -> bool:
+        """Return whether two tokens begin a window, and are no column of that name."""
+        if token is None or token.token_type is TokenType.PARTITION_BY:
+            return token is not None
+        if token.text.upper() not in ("RANGE", "WINDOW", "ROWS") or following is None:
+            return False
+        kinds = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.DASH)
+        return following.token_type in kinds or following.text.upper() == "UNBOUNDED"
 
     def frequency(self) -> FrequencyClause | None:
         """Parse `[FREQUENCY ...]` after a select list."""

@@ -190,6 +190,16 @@ def sequence(body: Algebra, streams: Sequence[Algebra], pointer: str) -> None:
     one_domain([*streams, *(one for one in own_operators(below) if isinstance(one, RelationScan))], pointer)
 
 
+def substreams(relation: Algebra, groups: Sequence[int], pointer: str) -> None:
+    """Check the columns that hold the values of the substreams of the one window of a relation."""
+    windows = tuple(dict.fromkeys(own_frequency_windows(relation)))
+    if len(windows) != 1 or windows[0].every is None or not windows[0].by:
+        raise fault(pointer, "groups are those of the substreams of one window, which has every and by", "P0341")
+    types = [windows[0].schema[i].type for i in windows[0].by]
+    if [relation.schema[i].type for i in groups] != types:
+        raise fault(pointer, "groups have the types of the columns by of the window, in their order", "P0341")
+
+
 def _place(node: Algebra) -> int | None:
     below = node.input if isinstance(node, Select) else node
     return below.place if isinstance(below, Arrivals) else None

@@ -392,7 +392,10 @@ def _read_at_instants(below: Below) -> Algebra:
     checks.relation(below.input, below.pointer, "P0307")
     if below.line is None:
         raise below.refuse("AtInstants stand in a query of the sequence model (Sequenced)")
-    return AtInstants(below.input)
+    groups = below.partition("groups")
+    if groups:
+        checks.substreams(below.input, groups, below.fields["groups"].pointer)
+    return AtInstants(below.input, groups)
 
 
 def _read_sequenced(below: Below) -> Algebra:
@@ -461,7 +464,9 @@ NODES: Mapping[type[Algebra], NodeForm] = {
         _read_frequency, ("rows", "slot", "partition"),
     ),
     Arrivals: NodeForm(lambda node: {"place": node.place}, _read_arrivals, ("place",), ("place",), (0, 0)),
-    AtInstants: NodeForm(lambda node: {}, _read_at_instants),
+    AtInstants: NodeForm(
+        lambda node: given(groups=names_of(node.input, node.groups)), _read_at_instants, ("groups",)
+    ),
     Sequenced: NodeForm(lambda node: {}, _read_sequenced, inputs=(2, None)),
 }  # fmt: skip
 

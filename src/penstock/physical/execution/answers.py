@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.r2s import RelationToStream
 from penstock.physical.elements import Elements, concat, empty
+from penstock.physical.kernels.arrival_order import argsort_values
 from penstock.physical.kernels.compiled import in_time
 from penstock.physical.operators.streams.changes import in_order
 
@@ -138,6 +140,8 @@ def answer_table(query: Query, parts: Sequence[Elements]) -> pa.Table:
 
 def _answer_table(query: Query, schema: pa.Schema, parts: Sequence[Elements]) -> pa.Table:
     events = (_laid_together(parts) or in_order(concat(parts))) if parts else empty(query.root.schema.types)
+    if isinstance(query.root, RelationToStream) and query.root.by_values:
+        events = events.take(argsort_values(events))
     if events.sign is not None and not bool(((times := np.abs(events.sign)) == 1).all()):
         events = events.take(np.repeat(np.arange(len(events)), times))
     columns = [_exactly(pa.array(events.ts), schema.field(0).type), *([] if query.root.is_stream else [_ops(events)])]

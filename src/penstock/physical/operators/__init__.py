@@ -56,7 +56,13 @@ from penstock.physical.operators.sets.set_operations import SetOperation
 from penstock.physical.operators.static import Static
 from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.streams.distinct_changes import DistinctChanges
-from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
+from penstock.physical.operators.streams.results import (
+    IndividualResults,
+    RestoredInsertions,
+    Rounded,
+    ShortChanges,
+    ShortLives,
+)
 from penstock.physical.operators.streams.rstream import RStream
 from penstock.physical.operators.temporal.budgeted_runs import BudgetedRuns
 from penstock.physical.operators.temporal.coalesce import Coalescing
@@ -119,6 +125,7 @@ from penstock.physical.plan.streams import (
     ChangesSpec,
     DistinctChangesSpec,
     IndividualResultsSpec,
+    RestoredInsertionsSpec,
     RoundedSpec,
     RStreamSpec,
     ShortChangesSpec,
@@ -204,6 +211,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     ChangesSpec: lambda spec, context: Changes(spec),
     RStreamSpec: lambda spec, context: RStream(spec),
     IndividualResultsSpec: lambda spec, context: IndividualResults(spec),
+    RestoredInsertionsSpec: lambda spec, context: RestoredInsertions(spec),
     RoundedSpec: lambda spec, context: Rounded(spec),
     ShortLivesSpec: lambda spec, context: ShortLives(spec),
     ShortChangesSpec: lambda spec, context: ShortChanges(spec),

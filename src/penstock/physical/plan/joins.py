@@ -395,7 +395,7 @@ class NRRJoinSpec(Spec):
 
     came: the column of port 0 with the arrival time, at most `behind` ticks before an element's ts; None for the ts
     itself. strict: port 0 may have negative tuples; width: its number of columns. announced: port 2 emits up to when no
-    element can arrive any more, in place of `behind`.
+    element can arrive any more, in place of `behind`. null_safe: NULL in a key is equal to NULL.
     """
 
     left_key: tuple[int, ...]
@@ -406,6 +406,7 @@ class NRRJoinSpec(Spec):
     strict: bool = False
     width: int = 0
     announced: bool = False
+    null_safe: bool = field(default=False, metadata={"added": True})
 
     def describe(self) -> dict[str, str]:
         state = "the relation, " + ("results that may be taken back" if self.strict else "nothing of the stream")

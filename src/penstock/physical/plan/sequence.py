@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -93,23 +93,24 @@ class WindowShape:
 class SequenceWindow:
     """A window of the body: its stream, and the source of the inner plan that receives its elements. where: the
     condition of the stream's elements that enter it; stamped: they carry the instant of their arrival as a last
-    column."""
+    column; evaluated: the source that receives, at every evaluation of a substream, its values."""
 
     source: str
     stream: int
     where: Expression | None
     shape: WindowShape
     stamped: bool = False
+    evaluated: str | None = field(default=None, metadata={"added": True})
 
 
 @dataclass(frozen=True)
 class SequenceModelSpec(Spec):
     """A query in the sequence model. Port i brings stream i, whose columns are `types`[i]; arrival: whether each is in
     order of arrival. inner: the plan of its body, on the line of instants; periods: the (slide, align) of frequencies
-    in time; all_instants: every boundary is an instant, else those at which something may change; ordered: the answer
-    is emitted in order. asked: the frequencies of the query for a scheduler, as (tuples, ticks, align), 0 for none.
-    relations: of each port behind the streams', which brings the updates of a relation, the source of the inner plan
-    that receives them."""
+    in time; all_instants: every boundary is an instant, else those at which something may change. asked: the
+    frequencies of the query for a scheduler, as (tuples, ticks, align), 0 for none. relations: of each
+    port behind the streams', which brings the updates of a relation, the source of the inner plan that receives
+    them."""
 
     types: tuple[tuple[pa.DataType, ...], ...]
     arrival: tuple[bool, ...]
@@ -117,7 +118,6 @@ class SequenceModelSpec(Spec):
     periods: tuple[tuple[int, int], ...]
     all_instants: bool
     inner: Plan
-    ordered: bool
     asked: tuple[tuple[int, int, int], ...]
     relations: tuple[str, ...] = ()
 
@@ -143,7 +143,7 @@ class SequenceModelSpec(Spec):
 @dataclass(frozen=True)
 class CountTimeSpec(Spec):
     """A query in the sequence model over one stream, evaluated at every `every`-th element: the numbers of the elements
-    are time for its windows. columns: those of the stream that are read; arrival, inner, ordered, asked: as in
+    are time for its windows. columns: those of the stream that are read; arrival, inner, asked: as in
     `SequenceModelSpec`; source: the source of the inner plan that receives the elements; rows: the maximal number of
     rows of a window, None for no limit. relation: the answer is a relation, whose elements may end."""
 
@@ -153,7 +153,6 @@ class CountTimeSpec(Spec):
     rows: int | None
     every: int
     inner: Plan
-    ordered: bool
     asked: tuple[tuple[int, int, int], ...]
     relation: bool = False
 
@@ -197,6 +196,8 @@ class CountTimeSpec(Spec):
 
 #: The source of the inner plan with the evaluation instants of a window.
 INSTANTS = "instants"
+#: Before the name of a window: the source with the values of the substreams that it evaluates.
+EVALUATED = "evaluated "
 #: The source with the instants up to which every element has entered its windows, or never will.
 WAITING = "waiting"
 #: The source with the elements of a query in count time.

@@ -153,6 +153,20 @@ class ShortChangesSpec(Spec):
 
 
 @dataclass(frozen=True)
+class RestoredInsertionsSpec(Spec):
+    """The insertions of port 0, each at the boundary align + k·slide at or behind it. What port 1 emits between
+    boundaries is emitted there, in place of the same insertion of its instant."""
+
+    holds_early: ClassVar[bool] = False
+
+    slide: int
+    align: int
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return until_boundary(self.slide, inputs[0], made)
+
+
+@dataclass(frozen=True)
 class RoundedSpec(PassingSpec):
     """The elements with both ends put off to the next boundary align + k·slide."""
 

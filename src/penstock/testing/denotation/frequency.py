@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from penstock.algebra import Algebra, Arrivals, AtInstants, Frequency, FrequencyWindow, Sequenced
+from penstock.algebra.nodes.frequency import own_frequency_windows
 from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.testing.denotation.base import (
     InstantLine,
@@ -181,12 +182,31 @@ def arrived_lives(node: FrequencyWindow, world: World) -> list[tuple[int, Life]]
 @denote.register
 def _(node: AtInstants, world: World) -> Stream:
     below = relation(node.input, world)
+    if node.groups:
+        return Stream(
+            [
+                (instant, row)
+                for instant, substream in sorted(_evaluated_substreams(node, world))
+                for row in below.at(instant)
+                if part(row, node.groups) == substream
+            ]
+        )
     start = first_instant(node, world)
     course = steps(below, start)
     # Rows that are valid from the beginning have not changed.
     changed = {tau for tau, before, now in course if tau != start and (minus(now, before) or minus(before, now))}
     told = set(_evaluated(node.input, world)) | (changed if node.tells_changes else set())
     return Stream([(instant, row) for instant in sorted(told) for row in below.at(instant)])
+
+
+def _evaluated_substreams(node: AtInstants, world: World) -> Iterator[tuple[int, Row]]:
+    """Yield the evaluations of the one window below, each with its substream."""
+    line = line_around(world)
+    (window,) = dict.fromkeys(own_frequency_windows(node))
+    below = denote(window.input, world)
+    assert isinstance(below, Stream)
+    for substream in {part(row, window.by) for _, row in below.elements}:
+        yield from ((instant, substream) for instant in evaluations(window, substream, below.elements, line))
 
 
 def _evaluated(node: Algebra, world: World) -> Iterator[int]:

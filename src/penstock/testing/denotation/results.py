@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from functools import singledispatch
 from itertools import compress
 
@@ -13,9 +13,11 @@ from penstock.algebra import (
     MultiJoin,
     Project,
     RelationScan,
+    RelationToStream,
     Restored,
     RowWindow,
     Select,
+    StreamKind,
     TimeModelWindow,
     UnionAll,
 )
@@ -49,9 +51,12 @@ def _(node: IndividualResults, world: World) -> Stream:
 
 @denote.register
 def _(node: Restored, world: World) -> Stream:
-    """Emit, in addition to the usual results, every life that contains no boundary, at the boundary after it."""
+    """Emit, in addition to the usual results, what the boundaries leave out: of RSTREAM every life that contains none,
+    of ISTREAM every insertion that continual evaluation emits; at the boundary after it."""
     reported = denote(node.reported, world)
     assert isinstance(reported, Stream)
+    if node.reported.kind is StreamKind.ISTREAM:
+        return _insertions(node, reported, world)
     found = lives(node.continual, world) if node.by_life else _lives_of_bag(node, world)
     short = [
         (boundary(begin, node.slide, node.align), row)
@@ -59,6 +64,26 @@ def _(node: Restored, world: World) -> Stream:
         if end != END and begin != BEGIN and end <= boundary(begin, node.slide, node.align)
     ]
     return Stream(reported.elements + short)
+
+
+def _insertions(node: Restored, reported: Stream, world: World) -> Stream:
+    """Return all insertions of the continual query, at the boundary at or behind them. What `reported` emits between
+    boundaries (at the first instant, and where relations change) stays where it is, in place of the same insertion."""
+    continual = denote(RelationToStream(node.continual, StreamKind.ISTREAM), world)
+    assert isinstance(continual, Stream)
+
+    def at_boundary(tick: int) -> int:
+        return boundary(tick, node.slide, node.align)
+
+    between = [(ts, row) for ts, row in reported.elements if at_boundary(ts) != ts]
+    known = Counter((ts, key_of(row)) for ts, row in between)
+    restored = []
+    for ts, row in continual.elements:
+        if known[ts, key_of(row)]:
+            known[ts, key_of(row)] -= 1
+        else:
+            restored.append((at_boundary(ts), row))
+    return Stream(between + restored)
 
 
 def _lives_of_bag(node: Restored, world: World) -> list[Life]:

@@ -27,8 +27,8 @@ class PreferenceCase:
     Args:
         case: its queries are `q`; `plain`, without the clause; `unlimited`; `ample`, whose budget covers all work; and
             `more`, with a larger budget than `q` of the same kind.
-        nested: whether `more` has at every instant what `q` has: keys do not change while entries wait, and its grants
-            are larger at each instant. Of budgets in time this is not so: a processor may be between two units.
+        nested: whether keys do not change while entries wait: then `more` has at every instant what `q` has, where its
+            budget is nowhere smaller.
     """
 
     case: RandomCase
@@ -79,7 +79,7 @@ def random_preference(choices: Choices, several: bool = False) -> PreferenceCase
     }
     if several:
         case.inputs["s"] = _rows(choices)
-    return PreferenceCase(case, not several and unit == "PER TUPLE" and fade in ("", "FADE FACTOR 1"))
+    return PreferenceCase(case, not several and fade in ("", "FADE FACTOR 1"))
 
 
 def random_estimate(choices: Choices) -> RandomCase:

@@ -155,12 +155,14 @@ class Simulation:
     def run(self) -> list[Life]:
         arrivals = sorted((x for side in self.sides for x in side.arrived), key=lambda x: x.order)
         arrivals = [x for x in arrivals if x.ts <= self.final]
-        begins = arrivals[0].ts if arrivals else 0
-        at, free, since, last = 0, Fraction(begins), begins, None
+        at, last = 0, None
         budget = self.preference.budget
         timed = budget.kind is BudgetKind.PER_TIME
+        rate = budget.rate(self.shards) if timed else Fraction(1)
+        #: The number of the first slot whose unit has not been done.
+        slot: Fraction | int = math.floor(arrivals[0].ts * rate) if arrivals else 0
         while True:
-            busy = math.ceil(max(free, Fraction(since))) if timed and self.waiting else None
+            busy = math.ceil(slot / rate) if timed and self.waiting else None
             coming = arrivals[at].ts if at < len(arrivals) else None
             known = [instant for instant in (busy, coming) if instant is not None]
             if not known or (now := min(known)) > self.final:
@@ -168,6 +170,9 @@ class Simulation:
             self._fade_at_multiples(last, now)
             last = now
             self._expire(now)
+            if timed:
+                # What accrued up to an instant is for what has waited before it.
+                slot = self._work_in_slots(slot, rate, now)
             empty = not self.waiting
             some = [x for x in arrivals[at:] if x.ts == now]
             at += len(some)
@@ -177,18 +182,16 @@ class Simulation:
                 continue
             for x in making:
                 self._enter(x)
-            done = self.account.done
-            if empty and self.waiting:
-                since = now
             if timed:
-                while self.waiting and math.ceil(begin := max(free, Fraction(since))) <= now:
-                    if self._unit(now):
-                        free = begin + 1 / budget.rate(self.shards)
+                if empty:
+                    slot = self._present_slot(slot, rate, now)
+                slot = self._work_in_slots(slot, rate, now)
             else:
+                done = self.account.done
                 while self.waiting and credit >= 1:
                     credit -= self._unit(now)
-            if self.preference.records and self.account.done > done:
-                self._tell(now)
+                if self.preference.records and self.account.done > done:
+                    self._tell(now)
             self._shed(now)
         self._fade_at_multiples(last, self.final)
         self._expire(self.final)
@@ -197,6 +200,21 @@ class Simulation:
         for entry in self.waiting:
             self._miss(entry)
         return self.emitted
+
+    def _work_in_slots(self, slot: Fraction | int, rate: Fraction, now: int) -> Fraction | int:
+        """Do the units of the slots that have begun by `now`, from number `slot` on, while something waits; return the
+        number of the next one."""
+        done = self.account.done
+        while self.waiting and math.ceil(slot / rate) <= now:
+            slot += self._unit(now)
+        if self.preference.records and self.account.done > done:
+            self._tell(now)
+        return slot
+
+    def _present_slot(self, slot: Fraction | int, rate: Fraction, now: int) -> Fraction | int:
+        """Return the slot in which `now` lies, where that is behind the next one that is free: units for which nothing
+        has waited are lost."""
+        return max(slot, math.floor(now * rate))
 
     def _arrive(self, some: Sequence[PreferredElement]) -> list[PreferredElement]:
         """Take the elements of one instant; return those that make entries."""
@@ -349,6 +367,8 @@ class Simulation:
         for result in self.results:
             ends = [at for at, _ in result.told[1:]] + [result.end]
             for (at, best), end in zip(result.told, ends, strict=False):
+                if at == end:
+                    continue
                 pi = -math.expm1(-best / result.entry.cost)
                 found.append((at, end, (*result.row, struct.pack("<dqqq", pi, result.entry.drawn, 0, 0))))
         return found

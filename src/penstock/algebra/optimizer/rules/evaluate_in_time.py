@@ -28,7 +28,7 @@ def evaluate_in_time(node: Algebra) -> Algebra:
     """
     if not isinstance(node, Sequenced) or not isinstance(node.body, AtInstants) or not node.in_time:
         return node
-    return RelationToStream(_in_time(node.body.input, node.streams), StreamKind.RSTREAM)
+    return RelationToStream(_in_time(node.body.input, node.streams), StreamKind.RSTREAM, by_values=True)
 
 
 def _in_time(relation: Algebra, streams: tuple[Algebra, ...]) -> Algebra:

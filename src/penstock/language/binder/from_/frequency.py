@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.algebra import Algebra, Frequency, FrequencyWindow
+from penstock.algebra import Algebra, Frequency, FrequencyWindow, Project
 from penstock.algebra.nodes.frequency import answers, holds_internal, in_sequence, not_on_the_line, on_the_line
 from penstock.algebra.nodes.sequence_model import sequenced
 from penstock.algebra.properties.period_operators import period_operator
@@ -28,7 +28,13 @@ _JUMPING = frozenset({Extent.NOW, Extent.RANGE, Extent.UNBOUNDED, Extent.ROWS})
 
 def answer_stream(node: Algebra, span: TextSpan, context: Context) -> Algebra:
     """Return the answer of a query without an operator: in the sequence model always a stream, else `node` itself."""
-    return in_order(answers(on_the_line(checked(node, span, context))), span, context) if in_sequence(node) else node
+    if not in_sequence(node):
+        return node
+    stream = in_order(answers(on_the_line(checked(node, span, context))), span, context)
+    if len(stream.schema) == len(node.schema):
+        return stream
+    # Columns of substreams that are no items.
+    return Project(stream, tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema)), node.schema.fields)
 
 
 def checked(node: Algebra, span: TextSpan, context: Context) -> Algebra:

@@ -58,7 +58,8 @@ class NRRJoin(Operator):
             self._looked_up_until = max(self._looked_up_until, int(elements.ts.max()))
             return []
         key = self._spec.left_key if port == 0 else self._spec.right_key
-        elements = elements.filter(keyed(elements, key))
+        if not self._spec.null_safe:
+            elements = elements.filter(keyed(elements, key))
         if port == 0:
             self._early.add(elements)
         elif len(elements):

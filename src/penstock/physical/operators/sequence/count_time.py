@@ -63,7 +63,7 @@ class CountTime(ReorderingOperator):
         if not parts:
             return []
         emitted = concat(parts)
-        if self._spec.ordered:
+        if not self._spec.relation:
             emitted = emitted.take(argsort_values(emitted))
         return self._in_time(emitted, arrived.ts, first)
 

@@ -182,6 +182,11 @@ class SequenceModel(Operator):
                 columns = (*columns, pa.array(_positions(rows) + first))
             entering, evaluated = jumps.follow(columns, Instants(first, line, rows, boundary))
             emits |= evaluated
+            if window.evaluated is not None:
+                at = np.flatnonzero(evaluated)
+                chosen = pa.array(rows[at])
+                values = tuple(columns[i].take(chosen) for i in window.shape.key)
+                nested_input[window.evaluated] = Elements(values, at + first, np.full(len(at), END))
             if entering is not None:
                 nested_input[window.source] = entering
         self._count += len(order)
@@ -200,9 +205,9 @@ class SequenceModel(Operator):
         parts = [part for part in self._inner.run(nested_input, self._count) if len(part)]
         if not parts:
             return []
+        # Rows of one instant are emitted in the order in which a frequency above would pick of them.
         results = concat(parts)
-        if self._spec.ordered:
-            results = results.take(argsort_values(results))
+        results = results.take(argsort_values(results))
         return [Elements(results.columns, line[results.ts - first], np.full(len(results), END), results.sign)]
 
 

@@ -1,6 +1,7 @@
 """Results counted one by one: the input of WSTREAM windows and of RESTORE ([semantics 4.3], `[golab 3.3.3, 3.3.4]`).
 
-`IndividualResults` makes a stream of all insertions. `Rounded` gives results the validity that they have under SLIDE;
+`IndividualResults` makes a stream of all insertions; `RestoredInsertions` emits insertions at boundaries. `Rounded`
+gives results the validity that they have under SLIDE;
 `ShortLives` selects those without a slide boundary in their validity, which SLIDE loses. `ShortChanges` finds them
 among the changes of a relation whose expirations are not known at insertion; the oldest of equal tuples is deleted
 first.
@@ -14,12 +15,19 @@ import numpy as np
 
 from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s, concat
-from penstock.physical.kernels.compiled import argsort_code_time
+from penstock.physical.kernels.compiled import argsort_code_time, group_codes, sum_by_code, with_time
+from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.ticks import round_up
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.streams.changes import from_start
-from penstock.physical.plan.streams import IndividualResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
+from penstock.physical.plan.streams import (
+    IndividualResultsSpec,
+    RestoredInsertionsSpec,
+    RoundedSpec,
+    ShortChangesSpec,
+    ShortLivesSpec,
+)
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.types import BEGIN, END
@@ -71,6 +79,46 @@ def _round_up(ticks: Int64s, spec: RoundedSpec) -> Int64s:
     """Round `ticks` up to slide boundaries; the beginning and the end of time count as boundaries."""
     within = (ticks > BEGIN) & (ticks < END)
     return np.where(within, round_up(ticks, spec.slide, spec.align), ticks)
+
+
+class RestoredInsertions(Operator):
+    """State: the insertions that wait for their boundary, and what arrived ahead of the heartbeat."""
+
+    def __init__(self, spec: RestoredInsertionsSpec) -> None:
+        self._spec = spec
+        self._early = ReorderBuffer()
+        self._fresh = (ReorderBuffer(), ReorderBuffer())
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        early = {f"early{port}": fresh.queue for port, fresh in enumerate(self._fresh)}
+        return {"waiting": self._early.queue, **early}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._fresh[port].add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        inserted, reported = (fresh.until(moment.heartbeat) for fresh in self._fresh)
+        between = None
+        if reported is not None:
+            between = reported.filter(round_up(reported.ts, self._spec.slide, self._spec.align) != reported.ts)
+        if inserted is not None:
+            left = inserted if between is None or not len(between) else _without(inserted, between)
+            ticks = round_up(left.ts, self._spec.slide, self._spec.align)
+            self._early.add(Elements(left.columns, ticks, np.full(len(left), END, np.int64), left.sign))
+        due = self._early.until(moment.heartbeat)
+        return [part for part in (between, due) if part is not None and len(part)]
+
+
+def _without(inserted: Elements, told: Elements) -> Elements:
+    """Return the bag `inserted` less the bag `told`, tick by tick."""
+    both = concat([inserted, told])
+    signs = np.concatenate([inserted.signs, -told.signs])
+    codes, heads = group_codes(*with_time(*fingerprints(both.columns, len(both)), both.ts))
+    count = sum_by_code(codes, signs, len(heads))
+    left = np.flatnonzero(count > 0)
+    rows = both.take(heads[left])
+    return Elements(rows.columns, rows.ts, rows.exp, count[left])
 
 
 class ShortLives(Operator):

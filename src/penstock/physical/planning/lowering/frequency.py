@@ -20,17 +20,20 @@ from penstock.algebra import (
     Select,
     Sequenced,
 )
-from penstock.algebra.nodes.frequency import own_updated_relations
+from penstock.algebra.nodes.frequency import own_frequency_windows, own_updated_relations
 from penstock.algebra.nodes.internal import own_operators
 from penstock.algebra.nodes.panes import needs_panes, refuse_cut
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.arrival_order import in_arrival_order
-from penstock.expressions.nodes import Expression, conjunction
+from penstock.expressions.nodes import Column, Expression, conjunction
 from penstock.physical.plan.inputs import OutputSpec, ScanSpec
+from penstock.physical.plan.joins import NRRJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange, Plan, scanned_sources
+from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.plan.sequence import (
     ARRIVALS,
+    EVALUATED,
     INSTANTS,
     WAITING,
     CountTimeSpec,
@@ -55,8 +58,6 @@ def lower_answer(builder: Builder, root: Algebra) -> Lowered:
         return projected(root, lower_answer(builder, root.input), builder)
     if isinstance(root, Frequency):
         return _picked(root, builder, root.partition)
-    if isinstance(root, Sequenced):
-        return _sequenced(root, builder, ordered=False)
     return builder.lower(root)
 
 
@@ -73,14 +74,10 @@ def _picked(node: Frequency, builder: Builder, key: tuple[int, ...]) -> Lowered:
 
 
 @lower.register
-def _sequence(node: Sequenced, builder: Builder) -> Lowered:
-    return _sequenced(node, builder, ordered=True)
-
-
-def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
+def _sequenced(node: Sequenced, builder: Builder) -> Lowered:
     paned = any(needs_panes(operator) for operator in own_operators(node.body))
     if (numbered := by_number(node)) is not None and (paned or builder.strategy is Strategy.PATTERN):
-        return _numbered(node, numbered, builder, ordered)
+        return _numbered(node, numbered, builder)
     refuse_cut(node.body)
     plain = [in_arrival_order(stream) for stream in node.streams]
     streams = [
@@ -92,19 +89,19 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
     inner, windows = _inner(node, builder)
     spec = SequenceModelSpec(
         tuple(stream.schema.types for stream in node.streams), tuple(known is not None for known in plain),
-        windows, node.periods, node.reports_all, inner, ordered, window_frequencies(node.windows),
+        windows, node.periods, node.reports_all, inner, window_frequencies(node.windows),
         tuple(relation.fingerprint for relation in node.relations),
     )  # fmt: skip
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
 
 
-def _numbered(node: Sequenced, numbers: ByNumber, builder: Builder, ordered: bool) -> Lowered:
+def _numbered(node: Sequenced, numbers: ByNumber, builder: Builder) -> Lowered:
     (stream,) = node.streams
     plain = in_arrival_order(stream)
     edge, stage, _ = builder.keyed(builder.lower(stream if plain is None else plain), ())
     spec = CountTimeSpec(
         numbers.columns, plain is not None, ARRIVALS, numbers.rows, numbers.every,
-        plan_inside(numbers.body, builder), ordered, window_frequencies(node.windows),
+        plan_inside(numbers.body, builder), window_frequencies(node.windows),
     )  # fmt: skip
     return Lowered(builder.add(spec, [edge], stage, node), stage, ONE_SHARD)
 
@@ -122,7 +119,11 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
     used = scanned_sources(plan.steps)
     windows = tuple(
         SequenceWindow(
-            source.fingerprint, *_arriving(window.input), WindowShape.of(window), isinstance(source, ArrivalTime)
+            source.fingerprint,
+            *_arriving(window.input),
+            WindowShape.of(window),
+            isinstance(source, ArrivalTime),
+            evaluated if (evaluated := EVALUATED + source.fingerprint) in used else None,
         )
         for window in node.windows
         for source in (window, ArrivalTime(window))
@@ -149,6 +150,27 @@ def _arriving(below: Algebra) -> tuple[int, Expression | None]:
         return number, below.predicate if others is None else conjunction((others, below.predicate))
     assert isinstance(below, Arrivals)
     return below.place, None
+
+
+def _evaluated_rows(node: AtInstants, builder: Builder) -> Lowered:
+    """Return what each evaluation emits of its substream alone: it looks R up, as it is at that instant."""
+    (window,) = dict.fromkeys(own_frequency_windows(node))
+    child = builder.lower(node.input)
+    used = scanned_sources(builder.steps)
+    source = window if window.fingerprint in used else ArrivalTime(window)
+    values = Schema(tuple(window.schema[i] for i in window.by))
+    columns = tuple(range(len(values)))
+    scan = ScanSpec(Source(EVALUATED + source.fingerprint, True, values, ""), columns)
+    evaluations = builder.add(scan, (), 0, window, values.types, values.names)
+    alone = child.stage > 0 and child.partitions == ONE_SHARD
+    stage = child.stage if alone else child.stage + 1
+    edges = [Edge(evaluations, Exchange(())), Edge(child.step, None if alone else Exchange(()))]
+    types, names = (*values.types, *node.schema.types), (*values.names, *node.schema.names)
+    found = builder.add(
+        NRRJoinSpec(columns, node.groups, None, null_safe=True), edges, stage, node, types, names
+    )  # fmt: skip
+    shown = tuple(Column(f.type, len(columns) + i, f.name) for i, f in enumerate(node.schema))
+    return Lowered(builder.add(ProjectSpec(shown), [Edge(found)], stage, node), stage, ONE_SHARD)
 
 
 @lower.register
@@ -180,6 +202,8 @@ def _scan(name: str, node: Algebra, builder: Builder) -> Lowered:
 
 @lower.register
 def _at_instants(node: AtInstants, builder: Builder) -> Lowered:
+    if node.groups:
+        return _evaluated_rows(node, builder)
     child, instants = builder.lower(node.input), _scan(INSTANTS, node.input, builder)
     alone = child.stage > 0 and child.partitions == ONE_SHARD
     stage = child.stage if alone else child.stage + 1

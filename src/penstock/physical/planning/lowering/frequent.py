@@ -83,6 +83,6 @@ def lower_in_blocks(node: Frequent | Aggregate | WindowSample, blocks: Blocks, b
     body = moved.expanded if isinstance(moved, WindowSample) else moved
     columns, inner = tuple(range(len(stream.schema))), plan_inside(body, builder)
     spec = CountTimeSpec(
-        columns, plain is not None, ARRIVALS, window.rows, step, inner, False, ((step, 0, 0),), True
+        columns, plain is not None, ARRIVALS, window.rows, step, inner, ((step, 0, 0),), True
     )  # fmt: skip
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)

@@ -95,8 +95,9 @@ R_SIDE, R_X, R_PARTNER, R_AT, R_MADE, R_PROMISING, R_DRAWN, R_SINCE, R_STRETCH =
 RESULT_COLUMNS = 9
 
 # With inclusion records, what stands in R_SIDE of a row that is no result. THRESHOLD: at the end of the work of an
-# instant, the key of the first entry that waits, NaN where none does; LEAST_SHED: the least key of those dropped then.
-THRESHOLD, LEAST_SHED = -1, -2
+# instant, the key of the first entry that waits, NaN where none does; LEAST_SHED: the least key of those dropped then;
+# EMPTIED: of what had waited before the instant nothing waits any more.
+THRESHOLD, LEAST_SHED, EMPTIED = -1, -2, -3
 
 # A result: floats. Those behind the first are set where results have inclusion records.
 V_BASE, V_RACE, V_COST, V_KEY = 0, 1, 2, 3

@@ -30,6 +30,7 @@ from penstock.physical.synopses.preferences.layout import (
     DONE,
     DRAWN,
     EAGER,
+    EMPTIED,
     ENDS,
     EVERY,
     EXP,
@@ -345,15 +346,26 @@ def _work(  # type: ignore[no-untyped-def]
 
 
 @loop
-def _done_at(numbers, parameters, now):  # type: ignore[no-untyped-def]
-    """Return when the next unit of a processor with a rate is done, for work that is there since `now`."""
+def _next_unit(numbers, parameters):  # type: ignore[no-untyped-def]
+    """Return the tick from which the next unit of a budget in time is there: slot number UNITS behind BEGIN_AT."""
     whole, part = parameters[TICKS] // parameters[GRANT], parameters[TICKS] % parameters[GRANT]
     units = numbers[UNITS]
-    free_at = numbers[BEGIN_AT] + units * whole + (units * part + parameters[GRANT] - 1) // parameters[GRANT]
-    if free_at <= now:
-        numbers[BEGIN_AT], numbers[UNITS] = now, 0
-        return now
-    return free_at
+    return numbers[BEGIN_AT] + units * whole + (units * part + parameters[GRANT] - 1) // parameters[GRANT]
+
+
+@loop
+def _skip_slots(numbers, parameters, now):  # type: ignore[no-untyped-def]
+    """Give up the units of all slots before the one in which `now` lies: nothing has waited for them."""
+    if _next_unit(numbers, parameters) > now:
+        return
+    numbers[BEGIN_AT], numbers[UNITS] = now // parameters[TICKS] * parameters[TICKS], 0
+    # The last slot of the interval that has begun by then.
+    over = parameters[GRANT]
+    while over - numbers[UNITS] > 1:
+        middle, low = (numbers[UNITS] + over) // 2, numbers[UNITS]
+        numbers[UNITS] = middle
+        if _next_unit(numbers, parameters) > now:
+            numbers[UNITS], over = low, middle
 
 
 @loop
@@ -384,10 +396,10 @@ def run(  # type: ignore[no-untyped-def]
     total = instants.shape[0]
     timed = parameters[BUDGET] == PER_TIME
     while True:
-        limit = instants[position] - 1 if position < total else until
-        # Between the instants, a processor with a rate goes on. Its work is there since before: it is never idle here.
+        limit = instants[position] if position < total else until
+        # The units up to an instant are for what has waited before it.
         while timed and numbers[WAITING]:
-            at = _done_at(numbers, parameters, numbers[BEGIN_AT])
+            at = _next_unit(numbers, parameters)
             if at > limit:
                 break
             expire(at, items, places, entries, ranks, free, numbers, parameters)
@@ -402,6 +414,9 @@ def run(  # type: ignore[no-untyped-def]
                 out_ranks, count,
             )  # fmt: skip
             _count_unit(numbers, parameters)
+            if parameters[RECORDS] and not numbers[WAITING]:
+                out, out_ranks = grown(out, out_ranks, count)
+                count = say(EMPTIED, at, np.nan, out, out_ranks, count)
             out, out_ranks, count = say_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
         if position >= total:
             return out, out_ranks, count, -1
@@ -411,6 +426,8 @@ def run(  # type: ignore[no-untyped-def]
         expire(at, items, places, entries, ranks, free, numbers, parameters)
         _make_keys_anew(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
         idle = numbers[WAITING] == 0
+        if timed and idle:
+            _skip_slots(numbers, parameters, at)
         credit, before = parameters[GRANT] * paying[position], numbers[UNITS_DONE]
         first, last = offsets[position], offsets[position + 1]
         at_once = idle and not timed and not parameters[RECORDS]
@@ -428,9 +445,8 @@ def run(  # type: ignore[no-untyped-def]
             )  # fmt: skip
         while numbers[WAITING]:
             if timed:
-                if _done_at(numbers, parameters, at if idle else numbers[BEGIN_AT]) > at:
+                if _next_unit(numbers, parameters) > at:
                     break
-                idle = False
                 _count_unit(numbers, parameters)
             elif credit == 0:
                 break

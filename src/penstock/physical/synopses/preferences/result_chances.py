@@ -23,6 +23,7 @@ from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.preferences.layout import (
     BY_AGE,
     DEPTHS,
+    EMPTIED,
     EVERY,
     LEAST_SHED,
     RATES,
@@ -243,6 +244,10 @@ def _follow(  # type: ignore[no-untyped-def]
         left = 0
         for i in range(alive):
             r = active[i]
+            if what == EMPTIED and made[r] >= now:
+                active[left] = r
+                left += 1
+                continue
             own = max(now, emitted[r])
             if best[r] == np.inf or ends[r] <= own:
                 continue

@@ -50,7 +50,7 @@ class NewResults(NamedTuple):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a round says beside results. at: ticks, ascending; what: THRESHOLD or LEAST_SHED; keys: as in `layout.py`.
+    """What a round says beside results. at: ticks, ascending; what, keys: as in `layout.py`.
     A threshold comes before what is shed at its instant. granted: a round under AUTO, whose results all meet it."""
 
     at: Int64s

@@ -35,7 +35,7 @@ def grown(out, out_ranks, count):  # type: ignore[no-untyped-def]
 
 @loop
 def say(what, at, key, out, out_ranks, count):  # type: ignore[no-untyped-def]
-    """Add a row that is no result, for which there is room: THRESHOLD or LEAST_SHED; return the number of rows."""
+    """Add a row that is no result, such as THRESHOLD, for which there is room; return the number of rows."""
     out[count] = 0
     out[count, R_SIDE], out[count, R_AT] = what, at
     out_ranks[count] = 0.0
