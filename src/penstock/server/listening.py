@@ -13,9 +13,8 @@ import socket
 import ssl
 import threading
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h11
 import uvicorn
@@ -103,9 +102,11 @@ class _Connection(H11Protocol):
     """A connection that holds little of what its client does not take, and is closed where the client owes the rest of
     a request for long."""
 
-    def __init__(self, waiting: WaitingClients, *arguments: Any, **options: Any) -> None:
+    #: Of the server.
+    waiting: ClassVar[WaitingClients]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._waiting = waiting
         self._has_logged_in = False
         # What is beyond the limit is answered here: uvicorn's own answer is a text.
         self._most, self.limit_concurrency = self.limit_concurrency, None
@@ -114,8 +115,9 @@ class _Connection(H11Protocol):
     @property
     def _waits(self) -> bool:
         """Return whether its client has never made a request with a valid token, where the server has tokens."""
-        state = (self.scope or {}).get("state") or {}
-        self._has_logged_in |= bool(state.get("admitted"))
+        # There is none before the first request.
+        scope: Any = vars(self)["scope"]
+        self._has_logged_in |= scope is not None and bool(scope["state"].get("admitted"))
         return not self._has_logged_in and not self.transport.is_closing()
 
     @property
@@ -134,7 +136,7 @@ class _Connection(H11Protocol):
         self._received = 0
         self._timer = self.loop.call_later(self._patience / 2, self._check_progress)
         address = self.client[0] if self.client else "unknown"
-        self._waiting.add(address, lambda: self._waits, transport.close, self._is_full)
+        self.waiting.add(address, lambda: self._waits, transport.close, self._is_full)
 
     @property
     def _patience(self) -> float:
@@ -217,10 +219,13 @@ class HttpServer:
         # What it logs are faults of clients, and errors that the gate logs itself.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         limits = door.limits
-        protocol = partial(_Connection, WaitingClients())
+
+        class Connection(_Connection):
+            waiting = WaitingClients()
+
         config = uvicorn.Config(
             create_app(door), log_config=None, access_log=False, server_header=False, date_header=True, lifespan="off",
-            http=protocol, ws="none", timeout_graceful_shutdown=_GRACE, proxy_headers=False,
+            http=Connection, ws="none", timeout_graceful_shutdown=_GRACE, proxy_headers=False,
             limit_concurrency=limits.connections + limits.subscriptions + _IDLE,
             ssl_certfile=None if certificate is None else str(certificate.chain),
             ssl_keyfile=None if certificate is None else str(certificate.key),
