@@ -170,8 +170,10 @@ def test_a_script_may_come_in_pieces(client: httpx.Client) -> None:
         (b"SELECT '\xff'", 400, "byte 9 is 0xFF"), (b"\x00", 400, ""),
         (b"-- " + b"x" * (2**20 + 1), 413, "max_statement_bytes"), (b"x" * 2**22, 413, "larger"),
         (b"SELECT " + b"1," * 50_000 + b"1 FROM readings", 413, "max_statement_items"),
-        (b";" * 100_001, 413, "max_statement_items"), (b"/* " * 300_000, 400, "never closed"),
-        (b"'" * 100_003, 400, "never closed"), (b"-- x\n" * 50_000 + b"SELEC 1", 400, "SELEC"),
+        (b";" * 100_001, 413, "max_statement_items"), (b"/* " * 300_000, 413, "max_statement_items"),
+        (b"'" * 99_999, 400, "never closed"), (b"-- x\n" * 30_000 + b"SELEC 1", 400, "SELEC"),
+        (b"SELECT r'\\', " + b"1," * 50_000 + b"1", 413, "max_statement_items"),
+        (b"SELECT '" + b"a" * 1_000_000 + b"' AS a FROM nothing", 400, "nothing"),
     ],
 )  # fmt: skip
 def test_bad_scripts_as_bodies_are_problems(client: httpx.Client, content: bytes, status: int, said: str) -> None:
@@ -305,8 +307,8 @@ def test_values_of_all_types_are_lossless() -> None:
 @pytest.mark.parametrize(
     ("text", "items"),
     [
-        ("", 0), ("SELECT a, b FROM s", 6), ("'it''s; (a)'", 2), ("'never closed; a b c", 1), ("-- a b c\nd", 2),
-        ("/* a; b */ c", 2), ("/* a /* b", 1), ("`a b` . c", 3), ('"a b"', 1), ("1.5", 3), ("äöü + ß", 3), (" \n\t", 0),
+        ("", 0), ("SELECT a, b FROM s", 6), ("'a b'", 4), (r"r'\'", 4), ("-- a", 3), ("1.5", 3), ("äöü + ß", 3),
+        (" \n\t", 0),
     ],
 )  # fmt: skip
 def test_items_of_a_script_are_counted_before_it_is_read(text: str, items: int) -> None:

@@ -13,8 +13,9 @@ from penstock.errors import Busy, PenstockError
 from penstock.settings import Settings
 
 _MINUTE = 60.0
-#: What the lexer finds at least: a text in quotes or a comment, which may lack their end, a word or number, a sign.
-_ITEM = re.compile(r"""'[^']*'?|"[^"]*"?|`[^`]*`?|--[^\n]*|/\*.*?(?:\*/|\Z)|\w+|[^\s\w]""", re.DOTALL)
+#: A word or number, or a sign. Those within texts and comments count too: where a text ends is for the lexer to say,
+#: and a second opinion of it could be led to pass over what is none.
+_ITEM = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
