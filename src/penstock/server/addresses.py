@@ -17,6 +17,8 @@ from penstock.errors import PenstockError
 _HOST = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::(\d{1,5}))?|([^\[\]:/@\s]+)(?::(\d{1,5}))?")
 _LOCAL = "localhost"
 _MOST_PORT = 65_535
+#: Where a server listens that every machine reaches; it is the name of none.
+_EVERYWHERE = frozenset({"0.0.0.0", "::", "0", "*"})
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class HostNames:
     @staticmethod
     def of(address: Address, names: tuple[str, ...] = ()) -> HostNames:
         """Return the names of an address. names: further ones, such as those of a certificate."""
-        own = {_LOCAL, address.host.lower(), *(name.lower() for name in names)}
+        own = {_LOCAL, address.host.lower(), *(name.lower() for name in names)} - _EVERYWHERE
         if not address.is_loopback:
             own |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         return HostNames(frozenset(own))
