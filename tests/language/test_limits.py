@@ -18,6 +18,8 @@ from penstock.errors import PenstockError, ScriptErrors, counted
 from penstock.expressions.evaluate import evaluate
 from penstock.expressions.nodes import MAX_HEIGHT, Call, Column, Expression, Literal, conjunction, conjuncts
 from penstock.language import bind_script, limits, parse, parse_script
+from penstock.language.parse import parse_statements
+from penstock.language.text import SourceText
 from penstock.session import Session
 from penstock.settings import Settings
 from penstock.tree import walk
@@ -311,3 +313,20 @@ def test_parts_that_repeat_too_often_are_refused() -> None:
     with pytest.raises(ScriptErrors) as caught:
         bind_script(text)
     assert caught.value.code == "P0105" and f"{limits.MAX_REPEATED:,} are the limit" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE VIEW {} AS SELECT a FROM s", "CREATE STREAM {} (a INT) FROM MEMORY () TIMESTAMP BY a",
+        "CREATE RELATION z ({} INT) FROM MEMORY ()", "CREATE QUERY {} AS SELECT a FROM s",
+        "CREATE VIEW z AS SELECT a AS {} FROM s", "CREATE VIEW z AS SELECT a FROM s AS {}",
+        "CREATE VIEW z AS WITH {} AS (SELECT a FROM s) SELECT a FROM s",
+    ],
+)  # fmt: skip
+def test_names_have_a_longest(script: str) -> None:
+    """The same for all of them: an address of a server's query has the name in it."""
+    assert not parse_statements(SourceText(script.format("n" * 1_000))).errors
+    for name in ("n" * 1_001, f"`{'n ' * 501}`"):
+        (error,) = parse_statements(SourceText(script.format(name))).errors
+        assert error.code == "P0105" and "1,000 are the limit" in error.message and error.hint

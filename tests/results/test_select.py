@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import pickle
 import random
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -12,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -31,7 +35,7 @@ from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState, state_of_results
 from penstock.results.select import LiveReader, gather
-from penstock.results.select_workers import SelectRequest, SelectWorkers, process_command
+from penstock.results.select_workers import SelectRequest, SelectWorkers, process_command, read_message, write_message
 from penstock.results.source_rows import RowsInMemory, SourceRows, ordered_rows
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.runtime import run_local
@@ -281,6 +285,59 @@ def test_memory_that_is_refused_to_what_is_not_pythons_own_is_told_alike(
         monkeypatch.setattr(select_process, "answer_over", Mock(side_effect=OSError(number, "told by the system")))
         found = select_process.answered(request)
         assert isinstance(found, PenstockError) and found.code == code
+
+
+def test_a_process_that_is_ended_from_outside_and_a_full_disk_are_told(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with an error of that query alone; the next one is answered."""
+    s = elements(catalog, "s", *((i, "a", i) for i in range(60_000)))
+    live = state(catalog, s=(s, 59_999, None))
+    large = bind_select("SELECT COUNT(*) AS n FROM S AS a, S AS b WHERE a.k = b.k AND a.x + b.x = 7", catalog).query
+    small = bind_select("SELECT COUNT(*) AS n FROM S [RANGE 5 SECONDS]", catalog).query
+    one = SelectWorkers(most=1, memory=2**34, timeout=120)
+    started: list[int] = []
+    popen = subprocess.Popen
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        made = popen(*arguments, **options)
+        started.append(made.pid)
+        return made
+
+    monkeypatch.setattr("penstock.results.select_workers.subprocess.Popen", noted)
+    try:
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            with ThreadPoolExecutor(1) as pool:
+                future = pool.submit(LiveReader(lambda: live, one).answer, large)
+                while not started or one._free:
+                    time.sleep(0.01)
+                time.sleep(0.2)
+                assert os.getpgid(started[0]) != os.getpgid(0), "Ctrl-C would reach it"
+                os.kill(started.pop(), number)
+                with pytest.raises(PenstockError, match=r"P0601.*ended from outside"):
+                    future.result(60)
+        with monkeypatch.context() as full:
+            full.setattr("penstock.results.select_workers.write_rows", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+            with pytest.raises(PenstockError, match=r"P0601.*cannot be stored: full") as caught:
+                LiveReader(lambda: live, one).answer(small)
+            assert caught.value.hint
+        assert rows_of(LiveReader(lambda: live, one).answer(small).answer.table) == [(5,)]
+    finally:
+        one.close()
+
+
+def test_a_process_leaves_without_a_word() -> None:
+    """The server may end before it has answered."""
+    process = subprocess.Popen(process_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    request = SelectRequest(b"no pickle", Strategy.PATTERN, 2**34, "/nothing")
+    write_message(process.stdin, pickle.dumps(request))
+    assert isinstance(pickle.loads(read_message(process.stdout)), PenstockError)
+    process.stdout.close()
+    write_message(process.stdin, pickle.dumps(request))
+    assert process.wait(60) == 0 and process.stderr.read() == b""
+    process.stdin.close()
+    process.stderr.close()
 
 
 def test_a_query_that_is_cancelled_ends_at_once(catalog: Catalog, workers: SelectWorkers) -> None:

@@ -165,6 +165,23 @@ def test_names_of_a_server() -> None:
     assert names.has("penstock.example:8265") and names.has("10.0.0.7") and not names.has("other.example")
 
 
+@pytest.mark.parametrize("listens", ["0.0.0.0", "::", "127.0.0.1", "::1"])
+@pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [
+        ("127.0.0.1", True), ("127.0.0.1:1", True), ("[::1]", True), ("[::1]:80", True), ("localhost", True),
+        ("192.0.2.1", True), ("[::ffff:127.0.0.1]", True), ("[2001:db8::1]:8265", True),
+        ("0.0.0.0", False), ("0.0.0.0:8265", False), ("[::]", False), ("[::ffff:0.0.0.0]", False), ("0", False),
+        ("[127.0.0.1]", False), ("[127.0.0.1]:80", False), ("[]", False), ("[::1", False), ("::1", False),
+        ("127.0.0.1:99999", False), ("127.0.0.1:", False), ("127.0.0.1:x", False), ("", False), ("127.1", False),
+        ("a@127.0.0.1", False), ("2130706433", False), ("rebound.example", False), ("*", False),
+    ],
+)  # fmt: skip
+def test_hosts_that_are_ours(listens: str, host: str, is_ours: bool) -> None:
+    """0.0.0.0 is this machine to many systems, and no name of it: pages of other sites reach it past their guards."""
+    assert HostNames.of(Address(listens, 8265)).has(host) is is_ours
+
+
 def test_beyond_this_machine_there_are_tokens_and_tls() -> None:
     everywhere, here = Address("0.0.0.0", 0), Address("127.0.0.1", 0)
     check_exposure(here, None, tokens=False, insecure=False)

@@ -14,7 +14,7 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from penstock.server import listening
+from penstock.server import attempts, listening
 from penstock.server.roles import AccessRole
 from tests.server.running import Running
 from tests.server.test_live_service import ROWS, answers
@@ -73,17 +73,18 @@ OTHERS = (
 )  # fmt: skip
 
 
-def conversation(running: Running, content: bytes) -> bytes:
-    """Send bytes and the end of the stream; return all that comes back."""
+def conversation(running: Running, content: bytes, half_closed: bool = True) -> bytes:
+    """Send bytes, and the end of the stream unless the server closes by itself; return all that comes back."""
     token = b"Authorization: Bearer " + running.texts[AccessRole.ADMIN].encode() + b"\r\n"
     answer = b""
     place = "127.0.0.1", running.server.address.port
     with socket.create_connection(place, timeout=20) as connection, suppress(ConnectionError):
         connection.sendall(content.replace(b"TOKEN", token))
-        # Time for an answer; without the end of the stream the connection of a whole request is kept.
-        time.sleep(0.02)
-        with suppress(OSError):
-            connection.shutdown(socket.SHUT_WR)
+        if half_closed:
+            # Time for an answer; without the end of the stream the connection of a whole request is kept.
+            time.sleep(0.02)
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
         while piece := connection.recv(65536):
             answer += piece
     return answer
@@ -137,6 +138,67 @@ def test_mutated_requests(attacked: Running, caplog: pytest.LogCaptureFixture) -
             wrong.append((content[:300], found))
     assert not wrong, "\n".join(map(str, wrong))
     is_undisturbed(attacked, caplog)
+
+
+@pytest.mark.parametrize("order", [(b"Content-Length: 5\r\n", CHUNKED), (CHUNKED, b"Content-Length: 5\r\n")])
+def test_a_request_with_two_lengths_closes_the_connection(attacked: Running, order: tuple[bytes, bytes]) -> None:
+    """What stands before the server may have taken the other one, and the rest for a request of its own."""
+    content = POST + b"".join(order) + b"\r\n" + SIZE + ROW + b"\r\n0\r\n\r\n" + get(b"/v1/queries")
+    answer = conversation(attacked, content, half_closed=False)
+    assert answer.count(b"HTTP/1.1 ") == 1 and answer.startswith(b"HTTP/1.1 400"), answer
+    assert b"both Content-Length and Transfer-Encoding" in answer and b"connection: close" in answer.lower()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (b"127.0.0.1", 200), (b"127.0.0.1:1", 200), (b"[::1]", 200), (b"[::1]:80", 200), (b"localhost", 200),
+        (b"192.0.2.1", 200), (b"[::ffff:127.0.0.1]", 200),
+        (b"0.0.0.0", 421), (b"0.0.0.0:8265", 421), (b"[::]", 421), (b"[::ffff:0.0.0.0]", 421), (b"0", 421),
+        (b"[127.0.0.1]", 421), (b"[127.0.0.1]:80", 421), (b"[]", 421), (b"[::1", 421), (b"::1", 421),
+        (b"127.0.0.1:99999", 421), (b"127.0.0.1:", 421), (b"127.0.0.1:x", 421), (b"", 421), (b"a@127.0.0.1", 421),
+        (b"127.0.0.1/x", 421), (b"127.1", 421), (b"2130706433", 421), (b"rebound.example", 421),
+    ],
+)  # fmt: skip
+def test_hosts_for_which_the_server_answers(attacked: Running, host: bytes, status: int) -> None:
+    request = get(b"/v1/queries", b"Connection: close").replace(b"Host: 127.0.0.1", b"Host: " + host)
+    answer = conversation(attacked, request, half_closed=False)
+    assert answer.startswith(b"HTTP/1.1 %d" % status), (host, answer[:200])
+
+
+def test_clients_that_have_not_logged_in_give_way(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a number of them by address a new one takes the place of the oldest; who has logged in keeps its place."""
+    monkeypatch.setattr(attempts, "OF_ADDRESS", 4)
+    monkeypatch.setattr(attempts, "_AT_LEAST", 0.0)
+    running = serve()
+    with running.client(AccessRole.ADMIN) as client:
+        assert client.get("/v1/queries").status_code == 200
+        idle = []
+        for _ in range(10):
+            idle.append(socket.create_connection(("127.0.0.1", running.server.address.port), timeout=20))
+            time.sleep(0.02)
+        for connection in idle[:6]:
+            assert connection.recv(1) == b"", "it was closed"
+        for connection in idle[6:]:
+            connection.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                connection.recv(1)
+        assert client.get("/v1/queries").status_code == 200
+    for connection in idle:
+        connection.close()
+
+
+def test_a_first_request_has_less_time_than_a_later_one(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "BEFORE_LOGIN", 0.3)
+    running = serve()
+    place = "127.0.0.1", running.server.address.port
+    with socket.create_connection(place, timeout=20) as connection:
+        connection.sendall(b"GET /v1/queries HTTP/1.1\r\n")
+        assert connection.recv(1) == b"", "it was closed"
 
 
 def test_nothing_of_them_was_added(attacked: Running) -> None:

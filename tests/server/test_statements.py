@@ -8,6 +8,7 @@ import json
 import threading
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,8 +16,10 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from penstock.errors import PenstockError
 from penstock.server.http.formats import BodyFormat, chosen, json_array
 from penstock.server.http.problems import Refused
+from penstock.server.limits import DoorLimits
 from penstock.server.roles import AccessRole
 from tests.server.fake_service import FakeService, eventually
 from tests.server.running import Running
@@ -166,6 +169,11 @@ def test_a_script_may_come_in_pieces(client: httpx.Client) -> None:
     [
         (b"SELECT '\xff'", 400, "byte 9 is 0xFF"), (b"\x00", 400, ""),
         (b"-- " + b"x" * (2**20 + 1), 413, "max_statement_bytes"), (b"x" * 2**22, 413, "larger"),
+        (b"SELECT " + b"1," * 50_000 + b"1 FROM readings", 413, "max_statement_items"),
+        (b";" * 100_001, 413, "max_statement_items"), (b"/* " * 300_000, 413, "max_statement_items"),
+        (b"'" * 99_999, 400, "never closed"), (b"-- x\n" * 30_000 + b"SELEC 1", 400, "SELEC"),
+        (b"SELECT r'\\', " + b"1," * 50_000 + b"1", 413, "max_statement_items"),
+        (b"SELECT '" + b"a" * 1_000_000 + b"' AS a FROM nothing", 400, "nothing"),
     ],
 )  # fmt: skip
 def test_bad_scripts_as_bodies_are_problems(client: httpx.Client, content: bytes, status: int, said: str) -> None:
@@ -294,3 +302,18 @@ def test_values_of_all_types_are_lossless() -> None:
     assert second["i"] == str(2**53 + 1) and second["d"] == "NaN" and second["t"] == "1970-01-01T00:00:00.000001Z"
     assert third == {"i": str(-(2**63)), "d": "-Infinity", "m": None, "t": None, "b": None, "l": None}
     assert json.loads(json_array(table.slice(0, 0))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("", 0), ("SELECT a, b FROM s", 6), ("'a b'", 4), (r"r'\'", 4), ("-- a", 3), ("1.5", 3), ("äöü + ß", 3),
+        (" \n\t", 0),
+    ],
+)  # fmt: skip
+def test_items_of_a_script_are_counted_before_it_is_read(text: str, items: int) -> None:
+    limits = DoorLimits(100, 1, 1, 1, 0, 1, items=items)
+    limits.check_script(text)
+    if items:
+        with pytest.raises(PenstockError, match=r"P0804.*max_statement_items"):
+            replace(limits, items=items - 1).check_script(text)

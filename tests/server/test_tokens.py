@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.server.attempts import FailedLogins
+from penstock.server.attempts import OF_ADDRESS, FailedLogins, WaitingClients
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.tokens import TokenFile, digest, first_token, looks_like_token, scram_verifier
 
@@ -178,3 +178,45 @@ def test_the_table_of_addresses_is_bounded() -> None:
     for number in range(10_050):
         failures.failed(f"host{number}")
     assert len(failures._failures) == 10_000
+
+
+class Waiting:
+    """A connection before its login."""
+
+    def __init__(self, clients: WaitingClients, address: str, is_full: bool = False) -> None:
+        self.waits = True
+        clients.add(address, lambda: self.waits, self.close, is_full)
+
+    def close(self) -> None:
+        assert self.waits
+        self.waits = False
+
+
+def test_who_waits_for_a_login_gives_way_to_new_ones_of_its_address() -> None:
+    now = [0.0]
+    clients = WaitingClients(lambda: now[0])
+    own = [Waiting(clients, "192.0.2.1") for _ in range(OF_ADDRESS)]
+    others = [Waiting(clients, "198.51.100.7") for _ in range(3)]
+    late = Waiting(clients, "192.0.2.1")
+    assert all(one.waits for one in [*own, *others, late]), "an honest client has a second"
+    now[0] = 1.0
+    Waiting(clients, "192.0.2.1")
+    assert [one.waits for one in own] == [False] + [True] * (OF_ADDRESS - 1)
+    own[1].waits = False  # it has logged in, or left
+    own[2].waits = False
+    own[3].waits = False
+    Waiting(clients, "192.0.2.1")
+    assert all(one.waits for one in own[4:]) and all(one.waits for one in others)
+
+
+def test_where_a_door_is_full_the_most_crowded_address_gives_way() -> None:
+    now = [0.0]
+    clients = WaitingClients(lambda: now[0])
+    few = [Waiting(clients, "198.51.100.7") for _ in range(2)]
+    # Machines have a network of IPv6 each.
+    many = [Waiting(clients, f"2001:db8::{n:x}") for n in range(3)]
+    now[0] = 5.0
+    Waiting(clients, "203.0.113.9")
+    assert all(one.waits for one in [*few, *many])
+    newest = Waiting(clients, "203.0.113.9", is_full=True)
+    assert [one.waits for one in many] == [False, True, True] and all(one.waits for one in [*few, newest])

@@ -22,6 +22,8 @@ from penstock.language.text import LEAVES, fields_compared
 
 #: Characters of a script; its statements.
 MAX_SCRIPT, MAX_STATEMENTS = 32_000_000, 20_000
+#: Characters of a name: of a declaration, a column, an alias.
+MAX_NAME = 1_000
 #: Levels of nested brackets, queries, joins and calls.
 MAX_DEPTH = 100
 #: Columns of a declaration, of a select list, a GROUP BY or an ORDER BY; values in one list of an expression.

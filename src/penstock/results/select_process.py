@@ -24,6 +24,7 @@ from penstock.errors import PenstockError
 from penstock.language import SelectOnce, bind_script
 from penstock.results.select_workers import (
     SelectRequest,
+    no_room,
     read_message,
     too_large,
     write_message,
@@ -49,9 +50,10 @@ def main() -> None:
             release()
         try:
             request = pickle.loads(read_message(sys.stdin.buffer))
-        except EOFError:
+            write_message(answers, pickle.dumps(answered(request)))
+        except (EOFError, BrokenPipeError):
+            # The process that asked has ended.
             return
-        write_message(answers, pickle.dumps(answered(request)))
 
 
 def load_operators() -> None:
@@ -82,6 +84,8 @@ def answered(request: SelectRequest) -> OneTimeAnswer | PenstockError:
         # So the system says it to what is not Python's own: an import that lists a folder, a file that is mapped.
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
             return too_large(request.memory)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return no_room(error)
         return PenstockError("P0601", f"the query failed: {type(error).__name__}: {error}", cause=error)
     # The query may hold code that only the other process can load.
     return replace(answer, query=None, table=pa.table({}))  # type: ignore[arg-type]

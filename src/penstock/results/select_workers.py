@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pickle
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -38,6 +39,8 @@ from penstock.temporary import removed_after
 LENGTH = struct.Struct("<Q")
 #: Seconds of a query without a limit.
 _LONGEST = 1e6
+#: Seconds after its last word in which a process has ended.
+_REAPED = 2.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,10 @@ class _Process:
         command = process_command()
         # User code is found where this process finds it.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in modules.own_path() if path)}
-        self._popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        # Ctrl-C at a terminal is for this process alone, which ends the other one.
+        self._popen = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0
+        )
 
     @property
     def alive(self) -> bool:
@@ -103,6 +109,12 @@ class _Process:
     def kill(self) -> None:
         """End what the process computes, from any thread: a call of it raises EOFError."""
         self._popen.kill()
+
+    def was_ended(self) -> bool:
+        """Return whether somebody else has ended it, as the system does where memory is short."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._popen.wait(_REAPED) in (-signal.SIGKILL, -signal.SIGTERM)
+        return False
 
     def end(self) -> None:
         """End the process."""
@@ -167,14 +179,17 @@ class SelectWorkers:
     def _in_process(
         self, query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: Cancellation, deadline: float
     ) -> OneTimeAnswer:
-        with removed_after() as folder, self._process(cancellation) as process:
-            files = {name: in_file(rows, folder / f"{n}.arrow") for n, (name, rows) in enumerate(inputs.items())}
-            output = folder / "answer.arrow"
-            request = SelectRequest(pickled((query, files)), Strategy.PATTERN, self.memory, str(output))
-            answer = process.call(request, max(0.0, deadline - time.monotonic()))
-            if isinstance(answer, PenstockError):
-                raise answer
-            return replace(answer, query=query, table=RowsInFile(str(output)).table())
+        try:
+            with removed_after() as folder, self._process(cancellation) as process:
+                files = {name: in_file(rows, folder / f"{n}.arrow") for n, (name, rows) in enumerate(inputs.items())}
+                output = folder / "answer.arrow"
+                request = SelectRequest(pickled((query, files)), Strategy.PATTERN, self.memory, str(output))
+                answer = process.call(request, max(0.0, deadline - time.monotonic()))
+                if isinstance(answer, PenstockError):
+                    raise answer
+                return replace(answer, query=query, table=RowsInFile(str(output)).table())
+        except OSError as error:
+            raise no_room(error) from error
 
     @contextmanager
     def _place(self, deadline: float, cancellation: Cancellation) -> Iterator[None]:
@@ -216,9 +231,10 @@ class SelectWorkers:
             process.end()
             raise too_long(self.timeout) from None
         except EOFError:
+            ended = process.was_ended()
             process.end()
             cancellation.check()
-            raise too_large(self.memory) from None
+            raise (_ended() if ended else too_large(self.memory)) from None
         except BaseException:
             process.end()
             raise
@@ -248,6 +264,18 @@ def too_large(memory: int) -> PenstockError:
         "P0724", f"the query needs more than {memory:,} bytes of memory",
         hint="read a shorter window, fewer sources, or raise snapshot_memory",
     )  # fmt: skip
+
+
+def no_room(error: OSError) -> PenstockError:
+    """Return the error for a query whose rows cannot be handed from one process to the other."""
+    reason = error.strerror or type(error).__name__
+    hint = "it has changed nothing; make room in the folder of temporary files, and send it again"
+    return PenstockError("P0601", f"the rows of the query cannot be stored: {reason}", hint=hint, cause=error)
+
+
+def _ended() -> PenstockError:
+    hint = "it has changed nothing; send it again, and look whether the machine is short of memory"
+    return PenstockError("P0601", "the process that computes the query was ended from outside", hint=hint)
 
 
 def in_file(rows: SourceRows, path: Path) -> SourceRows:

@@ -16,6 +16,9 @@ from penstock.errors import PenstockError
 
 _HOST = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::(\d{1,5}))?|([^\[\]:/@\s]+)(?::(\d{1,5}))?")
 _LOCAL = "localhost"
+_MOST_PORT = 65_535
+#: Where a server listens that every machine reaches; it is the name of none.
+_EVERYWHERE = frozenset({"0.0.0.0", "::", "0", "*"})
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Address:
         """Return the address in `127.0.0.1:8265` or `[::1]:8265`. Raises PenstockError P0806."""
         match = _HOST.fullmatch(text)
         port = None if match is None else match[2] or match[4]
-        if match is None or port is None or int(port) > 65535:
+        if match is None or port is None or int(port) > _MOST_PORT:
             hint = "write HOST:PORT, as 127.0.0.1:8265; port 0 is any that is free"
             raise PenstockError("P0806", f"{text!r} is no address to listen on", hint=hint)
         return Address(match[1] or match[3], int(port))
@@ -58,7 +61,7 @@ class HostNames:
     @staticmethod
     def of(address: Address, names: tuple[str, ...] = ()) -> HostNames:
         """Return the names of an address. names: further ones, such as those of a certificate."""
-        own = {_LOCAL, address.host.lower(), *(name.lower() for name in names)}
+        own = {_LOCAL, address.host.lower(), *(name.lower() for name in names)} - _EVERYWHERE
         if not address.is_loopback:
             own |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         return HostNames(frozenset(own))
@@ -68,15 +71,20 @@ class HostNames:
         match = _HOST.fullmatch(host)
         if match is None:
             return False
+        if int(match[2] or match[4] or 0) > _MOST_PORT:
+            return False
         if match[1]:
-            return _is_ip(match[1])
+            return _is_address(match[1], ipaddress.IPv6Address)
         name = match[3].lower().rstrip(".")
-        return name in self.names or _is_ip(name)
+        return name in self.names or _is_address(name, ipaddress.IPv4Address)
 
 
-def _is_ip(text: str) -> bool:
+def _is_address(text: str, kind: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> bool:
+    """Return whether a text is the address of a machine. 0.0.0.0 is none: to many systems it is this machine, and pages
+    of other sites reach it past a browser's guard of private networks."""
     try:
-        ipaddress.ip_address(text)
+        found = kind(text)
     except ValueError:
         return False
-    return True
+    inner = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return not found.is_unspecified and not (inner is not None and inner.is_unspecified)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
-from penstock.errors import Busy
+from penstock.errors import Busy, PenstockError
 from penstock.settings import Settings
 
 _MINUTE = 60.0
+#: A word or number, or a sign. Those within texts and comments count too: where a text ends is for the lexer to say,
+#: and a second opinion of it could be led to pass over what is none.
+_ITEM = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
 class DoorLimits:
     """Limits. bodies: of posted rows, in bytes; seconds: of a one-time query; 0: none; scripts: in a minute by each
-    token; 0: any number."""
+    token; 0: any number; items: words, numbers and signs of a script."""
 
     statement_bytes: int
     body_bytes: int
@@ -25,6 +30,7 @@ class DoorLimits:
     seconds: float
     rows: int
     scripts: int = 0
+    items: int = 100_000
 
     @staticmethod
     def of(settings: Settings) -> DoorLimits:
@@ -32,8 +38,19 @@ class DoorLimits:
             settings.get_int("max_statement_bytes"), settings.get_int("max_body_bytes"),
             settings.get_int("max_connections"), settings.get_int("max_subscriptions"),
             float(settings["statement_timeout"]), settings.get_int("max_result_rows"),
-            settings.get_int("max_scripts_per_minute"),
+            settings.get_int("max_scripts_per_minute"), settings.get_int("max_statement_items"),
         )  # fmt: skip
+
+    def check_script(self, text: str) -> None:
+        """Raises PenstockError P0804 for a script that is too large. What it costs to read depends on its items, which
+        are counted before anything reads it: a megabyte of signs keeps this process busy for seconds."""
+        if len(text.encode("utf-8", "surrogatepass")) > self.statement_bytes:
+            message = f"the script is larger than {self.statement_bytes:,} bytes, the server's max_statement_bytes"
+            raise PenstockError("P0804", message, hint="send it in parts, and rows as a post or by COPY")
+        if len(text) > self.items < sum(1 for _ in islice(_ITEM.finditer(text), self.items + 1)):
+            message = f"the script has more than {self.items:,} words, numbers and signs, "
+            message += "the server's max_statement_items"
+            raise PenstockError("P0804", message, hint="send it in parts, and rows as a post or by COPY")
 
 
 class ScriptRate:

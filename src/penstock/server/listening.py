@@ -14,7 +14,7 @@ import ssl
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h11
 import uvicorn
@@ -23,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.errors import PenstockError
 from penstock.server.addresses import Address
+from penstock.server.attempts import BEFORE_LOGIN, WaitingClients
 from penstock.server.http.app import create_app
 from penstock.server.http.door import HttpDoor
 from penstock.server.http.problems import MEDIA, Refused, problem
@@ -101,15 +102,30 @@ class _Connection(H11Protocol):
     """A connection that holds little of what its client does not take, and is closed where the client owes the rest of
     a request for long."""
 
+    #: Of the server.
+    waiting: ClassVar[WaitingClients]
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._has_logged_in = False
         # What is beyond the limit is answered here: uvicorn's own answer is a text.
         self._most, self.limit_concurrency = self.limit_concurrency, None
         self._usual = self.app
 
+    @property
+    def _waits(self) -> bool:
+        """Return whether its client has never made a request with a valid token, where the server has tokens."""
+        # There is none before the first request.
+        scope: Any = vars(self)["scope"]
+        self._has_logged_in |= scope is not None and bool(scope["state"].get("admitted"))
+        return not self._has_logged_in and not self.transport.is_closing()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._most is not None and max(len(self.connections), len(self.tasks)) >= self._most
+
     def handle_events(self) -> None:
-        is_full = self._most is not None and max(len(self.connections), len(self.tasks)) >= self._most
-        self.app = _too_many if is_full else self._usual
+        self.app = _too_many if self._is_full else self._usual
         super().handle_events()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -118,7 +134,13 @@ class _Connection(H11Protocol):
         #: Since when the client owes bytes, None where it does not; and how many have come since.
         self._owed_since: float | None = self.loop.time()
         self._received = 0
-        self._timer = self.loop.call_later(PATIENCE, self._check_progress)
+        self._timer = self.loop.call_later(self._patience / 2, self._check_progress)
+        address = self.client[0] if self.client else "unknown"
+        self.waiting.add(address, lambda: self._waits, transport.close, self._is_full)
+
+    @property
+    def _patience(self) -> float:
+        return min(PATIENCE, BEFORE_LOGIN) if self._waits else PATIENCE
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
@@ -160,10 +182,10 @@ class _Connection(H11Protocol):
         self._note_owed()
         if self._owed_since is not None:
             seconds = self.loop.time() - self._owed_since
-            if seconds >= PATIENCE and self._received < SLOWEST * seconds:
+            if seconds >= self._patience and self._received < SLOWEST * seconds:
                 self.transport.close()
                 return
-        self._timer = self.loop.call_later(PATIENCE / 2, self._check_progress)
+        self._timer = self.loop.call_later(self._patience / 2, self._check_progress)
 
 
 async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
@@ -197,9 +219,13 @@ class HttpServer:
         # What it logs are faults of clients, and errors that the gate logs itself.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         limits = door.limits
+
+        class Connection(_Connection):
+            waiting = WaitingClients()
+
         config = uvicorn.Config(
             create_app(door), log_config=None, access_log=False, server_header=False, date_header=True, lifespan="off",
-            http=_Connection, ws="none", timeout_graceful_shutdown=_GRACE, proxy_headers=False,
+            http=Connection, ws="none", timeout_graceful_shutdown=_GRACE, proxy_headers=False,
             limit_concurrency=limits.connections + limits.subscriptions + _IDLE,
             ssl_certfile=None if certificate is None else str(certificate.chain),
             ssl_keyfile=None if certificate is None else str(certificate.key),

@@ -86,7 +86,7 @@ _BROKER_PORT = "9092"
 _HOST = re.compile(r"[\w.:\-/]+")
 #: Settings that are fixed at the start of a server, beside those of Spark.
 _FIXED = re.compile(
-    r"spark\..*|metrics_.*|max_(?:statement|body|unread)_bytes|max_connections|max_scripts_per_minute|max_subscriptions|max_result_rows"
+    r"spark\..*|metrics_.*|max_(?:statement|body|unread)_bytes|max_statement_items|max_connections|max_scripts_per_minute|max_subscriptions|max_result_rows"
     r"|statement_timeout|stall_timeout|max_queries|control_retention|relation_retention|results_max_bytes|snapshot_memory|snapshot_weight",
     re.IGNORECASE,
 )

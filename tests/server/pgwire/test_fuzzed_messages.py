@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock.server import attempts
+from penstock.server.pgwire import connection as connection_module
 from penstock.server.service import Service
 from tests.server.pgwire.running import RawClient, RunningPg, running_pg, startup
 
@@ -272,6 +274,41 @@ def test_clients_that_send_slowly_and_nothing(service: Service, tmp_path_factory
         finally:
             for one in idle:
                 one.close()
+
+
+def test_clients_that_have_not_logged_in_give_way(
+    service: Service, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "OF_ADDRESS", 4)
+    monkeypatch.setattr(attempts, "_AT_LEAST", 0.0)
+    with running_pg(tmp_path_factory.mktemp("idle"), service, auth=False) as running, RawClient(running.port) as client:
+        idle = []
+        for _ in range(10):
+            idle.append(socket.create_connection(("127.0.0.1", running.port), timeout=20))
+            idle[-1].sendall(startup(user="test")[:5])
+            time.sleep(0.02)
+        for one in idle[:6]:
+            assert one.recv(1) == b"", "it was closed"
+        for one in idle[6:]:
+            one.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                one.recv(1)
+        assert ("D", b"\0\1\0\0\0\1" + b"5") in client.query("SELECT 5")
+        assert running.rows_without_token() == [(1,)]
+        for one in idle:
+            one.close()
+
+
+def test_a_login_has_little_time(
+    service: Service, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "BEFORE_LOGIN", 0.3)
+    with (
+        running_pg(tmp_path_factory.mktemp("late"), service) as running,
+        socket.create_connection(("127.0.0.1", running.port), timeout=20) as peer,
+    ):
+        peer.sendall(startup(user="test")[:5])
+        assert b"the login took longer than 0.3 seconds" in peer.recv(1 << 16)
 
 
 def test_five_hundred_clients_at_once(service: Service, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import nearest
 from penstock.language.dialect import ExpressionParser, Fault, token_span
+from penstock.language.limits import MAX_NAME
 from penstock.language.queries import CONTROL_SCHEMA, Duration, Mark, Name
 from penstock.language.text import TextSpan
 from penstock.types import Interval, Unit, exact
@@ -122,6 +123,9 @@ class TokenGrammar(ExpressionParser):
         self._advance()
         if not token.text:
             self._reject("this name is empty", token, hint="a name has at least one character")
+        if len(token.text) > MAX_NAME:
+            message = f"this name has {len(token.text):,} characters, {MAX_NAME:,} are the limit"
+            self._reject(message, token, "P0105", hint="choose a shorter name")
         return Name(token.text, token.token_type is TokenType.IDENTIFIER, token_span(token))
 
     def _source_name(self, what: str) -> Name:

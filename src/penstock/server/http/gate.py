@@ -80,6 +80,7 @@ class Gate:
                 caller = await self._admitted(scope)
                 scope.setdefault("state", {})["caller"] = caller
                 scope["state"]["counted"] = counted
+                scope["state"]["admitted"] = caller is not ANYONE or self._door.tokens is None
                 _check_type(scope)
                 limit = self._limit(scope)
                 receive = _limited(scope, receive, limit)
@@ -123,6 +124,10 @@ class Gate:
 
     async def _admitted(self, scope: Scope) -> Caller:
         headers = _headers(scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # Whoever stands before the server may find another end of the request, and take its rest for the next one.
+            message, hint = "the request has both Content-Length and Transfer-Encoding", "the connection is closed"
+            raise Refused(400, "P0803", message, hint, {"Connection": "close"})
         self._check_host(headers)
         _check_query(scope)
         tokens = self._door.tokens

@@ -126,10 +126,11 @@ async def cancel(request: Request, statement: Annotated[str, Path(min_length=1, 
 
 
 def check_size(door: HttpDoor, script: str) -> None:
-    """Raise Refused P0804 for a script that is too long."""
-    if len(script.encode("utf-8", "surrogatepass")) > door.limits.statement_bytes:
-        message = f"the script is larger than {door.limits.statement_bytes:,} bytes, the server's max_statement_bytes"
-        raise Refused(413, "P0804", message)
+    """Raise Refused P0804 for a script that is too large."""
+    try:
+        door.limits.check_script(script)
+    except PenstockError as error:
+        raise Refused(413, error.code, error.message, hint=error.hint) from None
 
 
 def checked_key(key: str | None) -> str | None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from penstock.control.entities.system import SessionFact
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
+from penstock.server.attempts import BEFORE_LOGIN
 from penstock.server.pgwire.catalog.declared import DATABASE
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.executor import Executor
@@ -40,19 +41,18 @@ from penstock.server.roles import ANYONE, AccessRole, Caller
 from penstock.server.tokens import TokenEntry
 
 _LOG = logger_of("server")
-#: Seconds that a client has for its login.
-_LOGIN = 30.0
 #: Names of databases that are taken for the one that there is.
 _DATABASES = frozenset({DATABASE, "postgres"})
 _SASL, _CONTINUE, _FINAL = 10, 11, 12
 
 
 class PgConnection:
-    """One client. tls: None where the server has no certificate."""
+    """One client. tls: None where the server has no certificate; address: of the client."""
 
     def __init__(
-        self, door: PgDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: DoorTls | None
-    ) -> None:
+        self, door: PgDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: DoorTls | None,
+        address: str,
+    ) -> None:  # fmt: skip
         self._door, self._reader, self._writer, self._tls = door, reader, writer, tls
         self.secret = secrets.randbits(32)
         self.number = 0
@@ -64,8 +64,7 @@ class PgConnection:
         self._executor: Executor | None = None
         self._session: Conversation | None = None
         self._variables = Variables("", lambda text: None)
-        peer = writer.get_extra_info("peername")
-        self._address = str(peer[0]) if isinstance(peer, tuple) and peer else "unknown"
+        self._address = address
 
     # -- facts for functions -----------------------------------------------------------------------------------
 
@@ -89,15 +88,19 @@ class PgConnection:
         if self._executor is not None:
             self._executor.cancel()
 
+    def drop(self) -> None:
+        """Close the connection of a client that has not logged in."""
+        self._writer.close()
+
     async def serve(self) -> None:
         """Serve the client until it leaves."""
         try:
-            async with asyncio.timeout(_LOGIN):
+            async with asyncio.timeout(BEFORE_LOGIN):
                 caller = await self._begun()
             if caller is not None:
                 await self._conversed(caller)
         except TimeoutError:
-            await self._refused(Fatal(PROTOCOL, f"the login took longer than {_LOGIN:g} seconds"))
+            await self._refused(Fatal(PROTOCOL, f"the login took longer than {BEFORE_LOGIN:g} seconds"))
         except EOFError:
             return
         except PenstockError as error:

@@ -289,7 +289,7 @@ class Executor:
             return self._outcome(reply, statement)
         transaction.check_command()
         script = await self.analysis.script([(statement, values)], transaction.commands)
-        self._check_size(script)
+        self._door.limits.check_script(script.text)
         reply = (await self.analysis.checked(script)).statements[-1]
         transaction.commands.append((await self.analysis.script([(statement, values)])).text)
         return self._outcome(reply, statement)
@@ -371,7 +371,7 @@ class Executor:
 
     async def _sent(self, script: ScriptText, left: Cancellation | None = None) -> ScriptReply:
         """Have the service execute a script. Raises WireError with its place in what the client sent."""
-        self._check_size(script)
+        self._door.limits.check_script(script.text)
         key = self.state.settings.get(KEY)
         if key is not None:
             key = "pg-" + hashlib.sha256(f"{key}\0{script.text}".encode()).hexdigest()
@@ -389,12 +389,6 @@ class Executor:
         if failed is not None:
             raise script.error(failed)
         return reply
-
-    def _check_size(self, script: ScriptText) -> None:
-        most = self._door.limits.statement_bytes
-        if len(script.text.encode("utf-8", "surrogatepass")) > most:
-            message = f"the statement is larger than {most:,} bytes, the server's max_statement_bytes"
-            raise WireError(TOO_LARGE, message, code="P0804")
 
     def _outcome(self, reply: StatementReply, statement: Statement) -> PgOutcome:
         """Return what a statement of the language has led to. Raises WireError P0804 for too many rows."""

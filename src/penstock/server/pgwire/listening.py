@@ -8,6 +8,7 @@ import socket
 import threading
 
 from penstock.server.addresses import Address
+from penstock.server.attempts import WaitingClients
 from penstock.server.listening import Certificate
 from penstock.server.pgwire.connection import PgConnection
 from penstock.server.pgwire.door import PgDoor
@@ -17,6 +18,8 @@ from penstock.server.pgwire.protocol.tls import DoorTls
 _GRACE = 5.0
 #: Connections that have not logged in, beyond those that have.
 _PENDING = 100
+#: Those that have been displaced and are being closed.
+_LEAVING = 20
 
 
 class PgServer:
@@ -36,6 +39,7 @@ class PgServer:
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
         self._open: set[asyncio.Task[None]] = set()
+        self._waiting = WaitingClients()
         self._thread = threading.Thread(target=self._run, name="penstock-pg", daemon=True)
         self._thread.start()
 
@@ -68,7 +72,13 @@ class PgServer:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None, "it is called by the loop"
-        if self._ending.is_set() or len(self._open) >= self._door.limits.connections + _PENDING:
+        peer = writer.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) and peer else "unknown"
+        connection = PgConnection(self._door, reader, writer, self._tls, address)
+        is_full = len(self._open) >= self._door.limits.connections + _PENDING
+        # One that is closed leaves its place in a moment.
+        self._waiting.add(address, lambda: connection.session is None and task in self._open, connection.drop, is_full)
+        if self._ending.is_set() or len(self._open) >= self._door.limits.connections + _PENDING + _LEAVING:
             writer.close()
             return
         self._open.add(task)
@@ -76,7 +86,7 @@ class PgServer:
         if found is not None:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
-            await PgConnection(self._door, reader, writer, self._tls).serve()
+            await connection.serve()
         except asyncio.CancelledError:
             pass
         finally:

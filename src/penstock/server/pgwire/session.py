@@ -235,7 +235,7 @@ class Conversation:
         self._skipping = False
         text = fields.text()
         fields.end()
-        self._check_size(text)
+        self._door.limits.check_script(text)
         self._portals.pop("", None)
         found = statements(text)
         if not found:
@@ -352,19 +352,13 @@ class Conversation:
             self._copying = False
         return bytes(data)
 
-    def _check_size(self, text: str) -> None:
-        most = self._door.limits.statement_bytes
-        if len(text.encode()) > most:
-            message = f"the statement is larger than {most:,} bytes, the server's max_statement_bytes"
-            raise WireError(TOO_LARGE, message, code="P0804")
-
     # -- the extended protocol ---------------------------------------------------------------------------------
 
     async def _parse(self, fields: Fields) -> None:
         name, text = fields.text(), fields.text()
         oids = [fields.int32() & 0xFFFFFFFF for _ in range(fields.count())]
         fields.end()
-        self._check_size(text)
+        self._door.limits.check_script(text)
         found = statements(text)
         if len(found) > 1:
             raise WireError(SYNTAX, "a statement that is prepared stands alone", code="P0101", offset=found[1].offset)
