@@ -41,6 +41,7 @@ LAYERS = (
     ("server",),
     ("client",),
     ("cli",),
+    ("command",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
