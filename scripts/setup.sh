@@ -97,6 +97,8 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
     say "set-up: installing penstock itself"
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
         fail "the package itself could not be installed; the lines above say why"
+    # An editable install compiles nothing, and the first run would in two processes at once.
+    "$venv/bin/python" -m compileall -q src
     printf '%s\n' "$wanted" >"$stamp"
 fi
 if ! java=$(find_java 2>&1); then

@@ -41,7 +41,6 @@ LAYERS = (
     ("server",),
     ("client",),
     ("cli",),
-    ("command",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -423,7 +423,7 @@ def test_a_reader_that_has_gone_gets_no_traceback(script: Path) -> None:
 def test_ctrl_c_while_modules_are_loaded_prints_no_traceback() -> None:
     code = """
 import os, signal, sys
-from penstock.command import main
+from penstock.__main__ import main
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
         if name == "penstock.settings":
