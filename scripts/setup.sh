@@ -52,6 +52,33 @@ print(hashlib.sha256(b"\0".join([*parts, sys.version.encode(), str(pathlib.Path.
 PY
 }
 
+# Says what pip does, of which a fresh clone waits for over a minute: on a terminal in one line that is written over.
+progress() {
+    count=0
+    while read -r word name _; do
+        case $word in
+        Collecting)
+            count=$((count + 1))
+            note "package $count of about $1: ${name%%[=<>~!;[]*}"
+            ;;
+        Installing)
+            shown=-1
+            note "unpacking $count packages, which takes as long as fetching them"
+            ;;
+        esac
+    done
+    [ ! -t 1 ] || printf '\r%-78s\r' ''
+}
+
+shown=0
+note() {
+    if [ -t 1 ]; then
+        printf '\rset-up: %-68s' "$1"
+    elif [ "$shown" -lt 0 ] || [ $((count % 20)) = 0 ]; then
+        say "set-up: $1"
+    fi
+}
+
 find_java() { PYTHONPATH=src "$venv/bin/python" -m penstock.runtime.java; }
 
 log=$(mktemp)
@@ -60,11 +87,18 @@ trap 'rm -f "$log"' EXIT
 [ -x "$venv/bin/python" ] && new_enough "$venv/bin/python" && "$venv/bin/python" -m pip --version >/dev/null 2>&1 || make_venv
 wanted=$(fingerprint)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
-    say "set-up: installing the locked dependencies (the first time takes some minutes)"
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input --require-hashes -r requirements.lock ||
-        fail "the dependencies could not be installed; the lines above say why"
+    say "set-up: installing the locked dependencies (the first time takes a minute or two)"
+    : >"$log"
+    {
+        PYTHONUNBUFFERED=1 "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --require-hashes \
+            --progress-bar off -r requirements.lock || echo failed >"$log"
+    } | progress "$(grep -c '^[a-z0-9].*==' requirements.lock)"
+    [ ! -s "$log" ] || fail "the dependencies could not be installed; the lines above say why"
+    say "set-up: installing penstock itself"
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
         fail "the package itself could not be installed; the lines above say why"
+    # An editable install compiles nothing, and the first run would in two processes at once.
+    "$venv/bin/python" -m compileall -q src
     printf '%s\n' "$wanted" >"$stamp"
 fi
 if ! java=$(find_java 2>&1); then

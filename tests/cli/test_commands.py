@@ -418,3 +418,19 @@ def test_a_reader_that_has_gone_gets_no_traceback(script: Path) -> None:
     found = subprocess.run(call, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (found.returncode, found.stderr) == (141, b"")
+
+
+def test_ctrl_c_while_modules_are_loaded_prints_no_traceback() -> None:
+    code = """
+import os, signal, sys
+from penstock.__main__ import main
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "penstock.settings":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+main()
+"""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

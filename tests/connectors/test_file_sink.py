@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import RelationScan, Source
 from penstock.connectors.sinks import open_sink
-from penstock.connectors.sinks.files import FilesSink, read_result
+from penstock.connectors.sinks.files import FilesSink, Marker, _change, read_result
 from penstock.connectors.sinks.text import csv_text, far_day, json_text
 from penstock.errors import PenstockError
 from penstock.types import TIMESTAMP
@@ -143,9 +143,26 @@ def test_files_of_others_are_never_removed(tmp_path: Path) -> None:
 
 def test_a_result_of_other_columns_is_not_continued(tmp_path: Path) -> None:
     sink_at(tmp_path).open(resume=False, overwrite=False)
-    with pytest.raises(PenstockError, match="other columns") as error:
+    named = "holds a result of another form: .* is a new column; .*; and [0-9]+ more"
+    with pytest.raises(PenstockError, match=named) as error:
         sink_at(tmp_path, EVERY_TYPE).open(resume=True, overwrite=False)
     assert error.value.code == "P0501"
+
+
+@pytest.mark.parametrize(
+    ("format_", "columns", "types", "change"),
+    [
+        ("json", ["a", "b"], ["INT", "STRING"], "its format was csv and is json"),
+        ("csv", ["a", "c"], ["INT", "STRING"], "c is a new column; b is no column any more"),
+        ("csv", ["a", "b"], ["BIGINT", "STRING"], "a was INT and is BIGINT"),
+        ("csv", ["b", "a"], ["STRING", "INT"], "its columns were in the order a, b"),
+        ("json", ["a", "b", "c"], ["INT", "INT", "INT"],
+         "its format was csv and is json; c is a new column; b was STRING and is INT"),
+    ],
+)  # fmt: skip
+def test_what_changed_is_named(format_: str, columns: list[str], types: list[str], change: str) -> None:
+    before = Marker("q", "csv", ["a", "b"], ["INT", "STRING"], "")
+    assert _change(before, Marker("q", format_, columns, types, "")) == change
 
 
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])

@@ -19,7 +19,10 @@ import pytest
 
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import ScriptErrors
-from penstock.language import BoundScript, bind_script
+from penstock.language import BoundScript, bind_query, bind_script
+from penstock.language.parse import parse_query
+from penstock.language.statement_text import print_statement
+from penstock.language.text import SourceText
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
@@ -211,6 +214,67 @@ def test_a_query_is_read_as_it_is_printed(printed: Printed) -> None:
         if printed.same_as is not None:
             (other,) = _bound(printed.same_as).queries
             assert run_oracle(other, inputs, drain=True).events == law.events
+
+
+def test_a_sample_of_computed_rows_warns_of_equal_ones() -> None:
+    """The third of `[cidr 2.1]` leaves the columns out that would tell requests apart."""
+    third = next(printed for printed in READ if printed.place == "cidr 2.1, third")
+    (warning,) = _bound(third.text).warnings
+    assert "rows of T that are equal at one instant are sampled together" in warning.message
+    assert not _bound("SELECT a FROM S SAMPLE(10)").warnings
+    assert not _bound("SELECT a FROM (SELECT a FROM S) q SAMPLE(10 BY a)").warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT SUM(Wstream(a)[ROWS 10]), 2 FROM S", "stands alone, without GROUP BY"),
+        ("SELECT SUM(Wstream(a)[ROWS 10]) FROM S GROUP BY b", "stands alone, without GROUP BY"),
+        ("SELECT SUM(Wstream(*)[ROWS 10]) FROM S", "takes one value, not *"),
+        ("SELECT SUM(Wstream(a)) FROM S", "WSTREAM needs a window after it"),
+        ("SELECT a FROM (SELECT a FROM S [RANGE 1 MINUTE]) q SAMPLE(10)", "q is a relation"),
+        (
+            "SELECT COUNT(*) FROM S, LATERAL (SELECT T.c FROM T [NOW] WHERE T.b = S.a) q SAMPLE(10)",
+            "SAMPLE over a query that reads the sources beside it",
+        ),
+    ],
+)
+def test_what_is_not_meant_by_them_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ScriptErrors) as caught:
+        _bound(text)
+    assert reason in caught.value.errors[0].message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT SUM(Wstream(SUM(a) AS x)[RANGE 1 MINUTE]) + 1 AS y FROM S WHERE b > 1",
+        "SELECT COUNT(*) FROM (SELECT a FROM S) q [RANGE 1 MINUTE] SAMPLE(10 ROWS)",
+        "SELECT * FROM (SELECT a FROM S) AS q r SAMPLE(10)",
+        "SELECT Rstream(DISTINCT a, b) FROM S [RANGE 1 MINUTE]",
+    ],
+)
+def test_they_are_printed_as_they_are_read(text: str) -> None:
+    catalog = _bound("SELECT * FROM S").catalog
+    printed = print_statement(parse_query(SourceText(text)))
+    assert bind_query(printed, catalog).root == bind_query(text, catalog).root
+
+
+def test_sums_over_text_warn() -> None:
+    warned = [
+        warning.message for warning in _bound("SELECT SUM(protocol), AVG(user), MIN(user), SUM(a) FROM S").warnings
+    ]
+    assert [message.partition(":")[0] for message in warned] == ["SUM over a text", "AVG over a text"]
+
+
+@pytest.mark.parametrize(("written", "origin"), [("-7", 3), ("-7 SECONDS", 3), ("- INTERVAL '7' SECOND", 3), ("7", 2)])
+def test_boundaries_are_aligned_to_a_tick_before_0(written: str, origin: int) -> None:
+    text = "SELECT SUM(a) FROM S [RANGE 10 SECONDS SLIDE 5 SECONDS ALIGN TO {}]"
+    (found,) = _bound(text.format(written)).queries
+    (same,) = _bound(text.format(origin)).queries
+    assert found.root == same.root
+    inputs = _inputs(1)
+    assert_same(found, run_local([found], inputs, shards=2, seed=1).tables["q"], run_oracle(found, inputs))
 
 
 @pytest.mark.parametrize(("place", "text", "code", "reason"), REFUSED, ids=[row[0] for row in REFUSED])

@@ -7,12 +7,11 @@ message with both shapes, whose texts take three seconds in a process.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numba as nb
-
-from penstock import __version__
 
 
 def kept_in(environ: Mapping[str, str]) -> str:
@@ -22,7 +21,9 @@ def kept_in(environ: Mapping[str, str]) -> str:
     Each version has its own: numba compares the source of a loop alone, not of the loops that it calls.
     """
     place = environ.get("PENSTOCK_CACHE")
-    return str(Path(place) / f"loops-{__version__}") if place else ""
+    # Not imported: the package itself imports what imports this module.
+    version = sys.modules["penstock"].__version__
+    return str(Path(place) / f"loops-{version}") if place else ""
 
 
 if not nb.config.CACHE_DIR:

@@ -155,7 +155,9 @@ class FilesSink(Sink):
     def _check_marker(self, marker: Marker) -> None:
         expected = self._marker()
         if (marker.format, marker.columns, marker.types) != (expected.format, expected.columns, expected.types):
-            message = f"query {self.query.name}: {self._folder} holds a result of other columns or another format"
+            message = (
+                f"query {self.query.name}: {self._folder} holds a result of another form: {_change(marker, expected)}"
+            )
             raise PenstockError("P0501", message, hint="choose another folder, or start again with --overwrite")
 
     def _remove_result(self, names: list[str], marker: Marker | None, overwrite: bool) -> None:
@@ -269,8 +271,24 @@ def _is_repetitive(values: pa.ChunkedArray) -> bool:
     return 2 * len(values.unique()) <= len(values)
 
 
+#: Number of differences that a message names.
+_CHANGES = 3
 _WRITERS: dict[str, Callable[[Iterator[pa.Table], NewFile], None]] = {
     "csv": _write_text(csv_text),
     "json": _write_text(json_text),
     "parquet": _write_parquet,
 }
+
+
+def _change(before: Marker, now: Marker) -> str:
+    """Return how the form of a result differs from that of an earlier one, the most telling differences first."""
+    there, here = dict(zip(before.columns, before.types, strict=True)), dict(zip(now.columns, now.types, strict=True))
+    changes = [f"its format was {before.format} and is {now.format}"] if before.format != now.format else []
+    changes += [f"{name} is a new column" for name in here if name not in there]
+    changes += [f"{name} is no column any more" for name in there if name not in here]
+    changes += [
+        f"{name} was {there[name]} and is {here[name]}" for name in here if name in there and there[name] != here[name]
+    ]
+    if not changes:
+        changes = [f"its columns were in the order {', '.join(before.columns)}"]
+    return "; ".join(changes[:_CHANGES]) + (f"; and {len(changes) - _CHANGES} more" if len(changes) > _CHANGES else "")

@@ -117,6 +117,7 @@ class SourceGrammar(SessionGrammar):
                     window, sample, alias = self._decorations()
                     self._refuse_periods(listed=alias is None)
                     called, (window, alias) = self._second_alias(window, alias)
+                    sample = sample or self.sample()
                     columns = (
                         self._names("a column name") if alias and self._curr.token_type is TokenType.L_PAREN else ()
                     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Sample, WindowSample
+from penstock.algebra import Algebra, Sample, StreamScan, WindowSample
 from penstock.algebra.nodes.frequency import in_sequence
 from penstock.expressions.coercion import is_numeric
 from penstock.expressions.nodes import Column
@@ -30,6 +30,9 @@ def bind_sample(node: Algebra, sample: SampleClause, name: str, context: Context
         return node
     if not 0 <= sample.percent <= 100:
         context.fail("P0102", "a sample is between 0 and 100 percent", sample.span, "SAMPLE(10) keeps a tenth")
+    if not isinstance(node, StreamScan) and not sample.by:
+        hint = "let the query keep a column in which they differ, or sample the stream that it reads"
+        context.warn(f"rows of {name} that are equal at one instant are sampled together", sample.span, hint)
     seed = context.settings.get_int("seed") if sample.seed is None else sample.seed
     return Sample(node, sample.percent, seed, name, _columns(node, sample.by, name, context))
 
