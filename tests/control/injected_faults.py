@@ -1,8 +1,8 @@
 """Exceptions that nobody has foreseen, raised at the steps of a command's life.
 
-A step is a function of the program that a command calls, in whichever thread: the exception is raised when it is called,
-before it has done anything, or when it returns, after it has done everything. The steps are found by carrying the
-command out once while calls are recorded.
+A step is a function of the program that a command calls, in whichever thread: the exception is raised when it is
+called, before it has done anything, or when it returns, after it has done everything. The steps are found by carrying
+the command out once while calls are recorded.
 """
 
 from __future__ import annotations

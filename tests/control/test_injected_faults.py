@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +51,7 @@ STATEMENTS = {
     "CREATE QUERY": "CREATE QUERY u AS SELECT COUNT(*) AS n FROM S [RANGE 3 SECONDS]",
     "CREATE QUERY START NOW": "CREATE QUERY u START NOW AS SELECT COUNT(*) AS n FROM S [RANGE 3 SECONDS]",
     "CREATE QUERY START BEGINNING": "CREATE QUERY u START BEGINNING AS SELECT v FROM S",
-    "CREATE QUERY over a join": "CREATE QUERY u START WARM AS SELECT S.v, R.x FROM S [RANGE 9 SECONDS], R WHERE S.v = R.k",
+    "CREATE QUERY over a join": "CREATE QUERY u START WARM AS SELECT R.x FROM S [RANGE 9 SECONDS], R WHERE S.v = R.k",
     "CREATE QUERY over static": "CREATE QUERY u AS SELECT S.v, T.x FROM S [NOW], T WHERE S.v = T.k",
     "CREATE QUERY over a view": "CREATE QUERY u AS SELECT v FROM w",
     "CREATE OR REPLACE QUERY": "CREATE OR REPLACE QUERY q AS SELECT MAX(v) AS m FROM S [RANGE 2 SECONDS]",

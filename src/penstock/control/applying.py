@@ -55,6 +55,8 @@ def nobody() -> None:
 
 #: Transactions that are applied together at most.
 TOGETHER = 1000
+#: How often in a row what waits is looked at again where that fails by an error that is of no single command.
+_ATTEMPTS = 3
 
 
 class Applier:
@@ -112,16 +114,39 @@ class Applier:
 
     def run(self) -> None:
         """Apply what is accepted, until the backlog is closed."""
+        failed_in_row = 0
         while True:
-            items, is_closed = self.backlog.wait()
-            while group := self._next_group(items, not is_closed):
-                self._apply(group)
-                items = self.backlog.items
+            try:
+                items, is_closed = self.backlog.wait()
+                while group := self._next_group(items, not is_closed):
+                    self._apply(group)
+                    items = self.backlog.items
+                failed_in_row = 0
+            except ControlEnds:
+                raise
+            except Exception as error:
+                # It is of no single command, as that would have failed: what waits is looked at again.
+                failed_in_row += 1
+                if failed_in_row > _ATTEMPTS:
+                    raise
+                note(error, "commands cannot be applied for now")
+                self._leave_in_hand()
+                continue
             if is_closed:
                 break
         for item in items:
             item.end_reading()
             item.answer()
+
+    def _leave_in_hand(self) -> None:
+        """Answer those in hand that have been applied or have failed; the others wait."""
+        in_hand, self.backlog.in_hand = self.backlog.in_hand, ()
+        self.backlog.remove([item for item in in_hand if item.is_applied or item.transaction is None])
+        waiting = self.backlog.items
+        for item in in_hand:
+            if item not in waiting:
+                item.answer()
+        self.backlog.wake()
 
     # -- choosing ----------------------------------------------------------------------------------------------
 
@@ -262,8 +287,8 @@ class Applier:
                 self._fail(item, error)
 
     def _fail(self, item: AcceptedItem, error: Exception) -> None:
-        """Let an accepted transaction fail, unless its queries can wait for the rows that are missing. One that has been
-        applied stays so: what is left of it is done at the next start."""
+        """Let an accepted transaction fail, unless its queries can wait for the rows that are missing. One that has
+        been applied stays so: what is left of it is done at the next start."""
         if item.is_applied:
             note(error, "a command has been applied, and what follows it failed")
             self.backlog.remove([item])

@@ -12,7 +12,7 @@ from penstock.control.command_log import CommandLog
 from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
 from penstock.control.entities.system import LoggedCommand, SystemView
 from penstock.control.entities.updates import statements_of
-from penstock.control.internal_errors import as_known, first_error
+from penstock.control.internal_errors import as_known, first_error, note
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
 from penstock.control.registry import Registry, bind_one, command_of, default_sink, settings_of
@@ -102,7 +102,11 @@ class Acceptor:
                     self._accept(one)
                 one.accepted.set()
             except Exception as error:
+                if one.accepted.is_set():
+                    note(error, "a command has been accepted, and what follows that has failed")
+                    continue
                 if one.transaction is not None and not one.repeated:
+                    # It happens, but nobody here knows of it.
                     one.refuse(error)
                     raise
                 if one.begins is not None:
@@ -169,6 +173,7 @@ class Acceptor:
         # From here on it happens: nothing may fail.
         self._backlog.ahead = after
         self._backlog.add(item)
+        request.accepted.set()
 
     def _was_posted(self, request: PostedScript) -> bool:
         """Return whether a transaction was accepted before with the same key. Raises PenstockError P0731."""

@@ -36,6 +36,7 @@ from penstock.physical.execution.progress import (
     query_heartbeat,
     timed_sources,
 )
+from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import joined
@@ -75,6 +76,30 @@ class LiveSnapshot:
     decided: Decisions = NO_DECISIONS
     deciding: DecidingOptions = NO_OPTIONS
     at_ingest: CountsAtIngest | None = None
+
+    def without_unplanned(self) -> tuple[LiveSnapshot, dict[str, Exception]]:
+        """Return the snapshot with those queries paused that this program cannot plan, and the errors by the
+        names of their results. None are found where the others take their input from a step of these."""
+        errors: dict[int, Exception] = {}
+        parts: dict[int, Plan] = {}
+        for birth, generation in self.generations.items():
+            try:
+                parts[birth], _ = plan_part(generation, self.strategy)
+            except Exception as error:
+                errors[birth] = error
+        left = {key for part in parts.values() for key in step_keys(part).values()}
+        if any(key in left and other not in left for key, other in self.merges.items()):
+            return self, {}
+        results, names = deepcopy(self.results), dict[str, Exception]()
+        for name, result in results.items():
+            if result.track is not None and result.track.birth in errors:
+                names[name] = errors[result.track.birth]
+                result.pause()
+        generations = {birth: one for birth, one in self.generations.items() if birth in parts}
+        beginnings = {birth: one for birth, one in self.beginnings.items() if birth in parts}
+        merges = {key: other for key, other in self.merges.items() if key in left}
+        kept = replace(self, generations=generations, results=results, beginnings=beginnings, merges=merges)
+        return kept, names
 
 
 @dataclass
@@ -468,7 +493,7 @@ class LiveEngine:
 
     @classmethod
     def restored(cls, snapshot: LiveSnapshot) -> LiveEngine:
-        """Return an engine that continues from a snapshot."""
+        """Return an engine that continues from a snapshot. Queries that are paused in it need no state."""
         engine = cls(snapshot.shards, snapshot.strategy)
         engine._version = snapshot.version
         engine._generations = dict(snapshot.generations)
@@ -482,7 +507,8 @@ class LiveEngine:
         engine._results = deepcopy(snapshot.results)
         plan = engine._with_tables(engine._plan())
         engine._job = LocalJob(plan, engine._tables, snapshot.shards)
-        for row, states in zip(engine._job.stages, snapshot.stages, strict=True):
+        # Stages that nothing needs any more are behind the others.
+        for row, states in zip(engine._job.stages, snapshot.stages, strict=False):
             for executor, state in zip(row, states, strict=True):
                 executor.restore(state)
         beats = engine.source_heartbeats(), engine._job.stages[0][0].heartbeats()
