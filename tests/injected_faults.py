@@ -40,7 +40,9 @@ class Step:
 @dataclass
 class Faults:
     """Records the steps of a command, or raises at one of them, once. Threads that begin while it is installed are
-    watched, and the one that installs it."""
+    watched, and the one that installs it. threads: the beginnings of the names of those that are watched."""
+
+    threads: tuple[str, ...] = ("",)
 
     _recorded: dict[Step, int] | None = None
     _target: Step | None = None
@@ -55,6 +57,8 @@ class Faults:
         place = code.co_filename.find(_SOURCE)
         if place < 0 or code.co_name.startswith("<") or code.co_flags & 0x20:
             # A generator is left and entered again, and may end without being asked.
+            return
+        if not threading.current_thread().name.startswith(self.threads):
             return
         step = Step(code.co_filename[place + len(_SOURCE) :], code.co_qualname, event)
         if self._recorded is not None:
