@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.control.applying import Applier
 from penstock.control.command_log import CommandLog, digest
 from penstock.control.engine import Engine, EngineVersion
 from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
+from penstock.control.recovering import RecoveringApplier
 from penstock.control.registry import Registry, queries_over, read_once, settings_of
 from penstock.control.script import parse_commands
 from penstock.control.sealed_files import SealedFiles, moved_away
@@ -85,7 +85,7 @@ class Control:
             limits = PostLimits(engine.unread, settings_of(self._settings).get_int("max_unread_bytes"))
             self._posted = PostedRows(folder / "control" / "kept", kept, limits)
             self._log, stored = CommandLog.opened(files, kept)
-            self._applier = Applier(engine, self._log, stored, self._posted, self._settings)
+            self._applier = RecoveringApplier(engine, self._log, stored, self._posted, self._settings)
             # A start may find that a query failed before it.
             engine.listen(self._on_failed)
             self._applier.on_plans = self._on_plans

@@ -7,13 +7,16 @@ they are, which replace those of their keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sinks.text import plain
+from penstock.control.command_log import Transaction
 from penstock.control.posted_rows import PostedRows
+from penstock.control.registry import Registry
+from penstock.control.stored_catalog import RowStatement
 from penstock.errors import PenstockError
 from penstock.expressions.evaluate import evaluate, mask
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
@@ -130,3 +133,18 @@ def _updates(source: Source, rows: Elements, command: UpdateRows | DeleteRows) -
     if isinstance(command, UpdateRows):
         parts.append(pa.Table.from_arrays(changed, names=names))
     return pa.concat_tables(parts), int(chosen.signs.sum())
+
+
+def rows_of(transaction: Transaction, registry: Registry, static: bool) -> Iterator[tuple[RowStatement, Source]]:
+    """Yield the statements of a transaction that change rows, with their sources. static: those of relations that never
+    change."""
+    for row in transaction.change.rows:
+        one = registry.stored.objects.get(row.source)
+        source = None if one is None else registry.bound.sources.get(one.name.lower())
+        if source is not None and source.is_static == static:
+            yield row, source
+
+
+def key_of_row(row: RowStatement) -> str:
+    """Return the key of the post that a statement leads to."""
+    return f"command {row.number}"

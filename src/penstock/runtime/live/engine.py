@@ -25,8 +25,6 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.need import AwaitedRows, Need, awaited_rows, first_full_instant, reach
 from penstock.physical.elements import Elements
-from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
-from penstock.physical.execution.executor import ExecutorSnapshot
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import (
@@ -36,7 +34,6 @@ from penstock.physical.execution.progress import (
     query_heartbeat,
     timed_sources,
 )
-from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import joined
@@ -44,62 +41,16 @@ from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.shared_parts import SharedParts, shared_plan
 from penstock.physical.planning.sharing import Beginning, Standing
 from penstock.physical.planning.strategies import Strategy
-from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions, QueryPolicies
+from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History, final_elements
 from penstock.runtime.live.measures import LiveFigures, LiveMeasures
 from penstock.runtime.live.results import LiveResult, Track
+from penstock.runtime.live.snapshot import LiveSnapshot
 from penstock.runtime.live.starts import needs_of_start, never_full, not_kept
 from penstock.runtime.local.runtime import LocalJob, compute_statics
-from penstock.runtime.watching.recorder import CountsAtIngest
 from penstock.runtime.watching.taps import Taps
 from penstock.types import BEGIN, END
-
-
-@dataclass(frozen=True)
-class LiveSnapshot:
-    """The state of an engine between two rounds, from which another process can continue; it can be pickled."""
-
-    shards: int
-    strategy: Strategy
-    version: int
-    generations: dict[int, Generation]
-    stages: list[list[ExecutorSnapshot]]
-    histories: dict[str, History]
-    progress: dict[str, SourceProgress]
-    relations: dict[str, tuple[Source, pa.Table]]
-    set_apart: dict[str, Counter[str]]
-    results: dict[str, LiveResult]
-    beginnings: dict[int, Beginning]
-    merges: dict[str, str]
-    rounds: int = 0
-    decided: Decisions = NO_DECISIONS
-    deciding: DecidingOptions = NO_OPTIONS
-    at_ingest: CountsAtIngest | None = None
-
-    def without_unplanned(self) -> tuple[LiveSnapshot, dict[str, Exception]]:
-        """Return the snapshot with those queries paused that this program cannot plan, and the errors by the
-        names of their results. None are found where the others take their input from a step of these."""
-        errors: dict[int, Exception] = {}
-        parts: dict[int, Plan] = {}
-        for birth, generation in self.generations.items():
-            try:
-                parts[birth], _ = plan_part(generation, self.strategy)
-            except Exception as error:
-                errors[birth] = error
-        left = {key for part in parts.values() for key in step_keys(part).values()}
-        if any(key in left and other not in left for key, other in self.merges.items()):
-            return self, {}
-        results, names = deepcopy(self.results), dict[str, Exception]()
-        for name, result in results.items():
-            if result.track is not None and result.track.birth in errors:
-                names[name] = errors[result.track.birth]
-                result.pause()
-        generations = {birth: one for birth, one in self.generations.items() if birth in parts}
-        beginnings = {birth: one for birth, one in self.beginnings.items() if birth in parts}
-        merges = {key: other for key, other in self.merges.items() if key in left}
-        kept = replace(self, generations=generations, results=results, beginnings=beginnings, merges=merges)
-        return kept, names
 
 
 @dataclass
