@@ -17,7 +17,6 @@ from penstock.algebra.nodes.scans import Source
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
 from penstock.control.engine import ControlEnds, Engine, EngineVersion, NextVersion, Preparation
 from penstock.control.entities.batch_log import BatchLogWriter
-from penstock.control.internal_errors import as_known, note
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, command_of, settings_of
@@ -29,7 +28,7 @@ from penstock.control.transactions.merging import with_changes
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.plan_edits import changes_plans
 from penstock.control.versions import Versions, applied, failed, failure
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, as_known, log_internal
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import QueryStatus
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
@@ -92,7 +91,7 @@ class Applier:
         try:
             self._look()
         except Exception as error:
-            note(error, "changes of plans cannot be looked at")
+            log_internal(error, "changes of plans cannot be looked at")
         return has_posted
 
     def _look(self) -> None:
@@ -116,7 +115,7 @@ class Applier:
                 failed_in_row += 1
                 if failed_in_row > _ATTEMPTS:
                     raise
-                note(error, "commands cannot be applied for now")
+                log_internal(error, "commands cannot be applied for now")
                 self._leave_in_hand()
                 continue
             if is_closed:
@@ -221,7 +220,7 @@ class Applier:
                 chain = [item, *waiting_behind(item, held)]
                 is_needed = len(chain) == 1 or self._reads_past(chain)
             except Exception as error:
-                note(error, "whether a past is still needed cannot be found out")
+                log_internal(error, "whether a past is still needed cannot be found out")
                 continue
             if not is_needed:
                 item.end_reading()
@@ -253,7 +252,7 @@ class Applier:
             if items:
                 self._look()
         except Exception as error:
-            note(error, "what follows commands has failed")
+            log_internal(error, "what follows commands has failed")
         for item in group:
             item.answer()
         self.backlog.in_hand = ()
@@ -277,7 +276,7 @@ class Applier:
         """Let an accepted transaction fail, unless its queries can wait for the rows that are missing. One that has
         been applied stays so: what is left of it is done at the next start."""
         if item.is_applied:
-            note(error, "a command has been applied, and what follows it failed")
+            log_internal(error, "a command has been applied, and what follows it failed")
             self.backlog.remove([item])
             return
         try:
@@ -391,7 +390,7 @@ class Applier:
         try:
             self._posted.withdraw(row.source, key_of_row(row))
         except Exception as error:
-            note(error, "rows of a statement that has failed cannot be taken back")
+            log_internal(error, "rows of a statement that has failed are left behind")
 
     def _change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         """Have the engine go over to a version. What it raises changes nothing."""
@@ -406,7 +405,7 @@ class Applier:
             commands = now.command, now.waiting
             if commands == (before.command, before.waiting) or commands != (version.command, version.waiting):
                 raise
-            note(error, f"the engine has changed to version {now.number}, and this failed behind the change")
+            log_internal(error, f"the engine has changed to version {now.number}, and this failed behind the change")
             return now
 
     def _next(self, items: Sequence[AcceptedItem], after: Registry) -> NextVersion:
@@ -446,7 +445,7 @@ class Applier:
             try:
                 self._posted.drop(number)
             except Exception as error:
-                note(error, "rows of a source that was dropped are left behind")
+                log_internal(error, "rows of a source that was dropped are left behind")
 
     def write_outcomes(self) -> None:
         """Write the outcomes that could not be written before; called by any thread. Raises PenstockError P0601."""
@@ -469,7 +468,7 @@ class Applier:
                 if at_once or not outcomes:
                     raise
                 if not isinstance(error, PenstockError):
-                    note(error, "outcomes are written later")
+                    log_internal(error, "outcomes are written later")
 
     def _save_catalog(self) -> None:
         """Store the declarations every so often."""

@@ -24,7 +24,6 @@ from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Prin
 from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
 from penstock.control.recovering import RecoveringApplier
 from penstock.control.registry import Registry, queries_over, read_once, settings_of
-from penstock.control.script import parse_commands
 from penstock.control.sealed_files import SealedFiles, moved_away
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor, Policy, changes
@@ -32,6 +31,7 @@ from penstock.control.transactions.catalog_text import catalog_text
 from penstock.control.transactions.listing import ListedQuery, listed_queries
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
+from penstock.control.transactions.script import parse_commands
 from penstock.control.versions import queried
 from penstock.errors import PenstockError, as_name
 from penstock.events import log_event, logger_of

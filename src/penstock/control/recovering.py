@@ -17,7 +17,6 @@ from penstock.control.applying import Applier
 from penstock.control.command_log import Transaction
 from penstock.control.engine import ControlEnds, EngineVersion
 from penstock.control.entities.relations import control_tables
-from penstock.control.internal_errors import as_known
 from penstock.control.outcomes import SYSTEM, CommandOutcome
 from penstock.control.registry import Registry, default_sink, restored
 from penstock.control.repair import accepted, change_with_paused, pause, paused_numbers, with_paused
@@ -27,7 +26,7 @@ from penstock.control.transactions.draft import Draft
 from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange, bound_change, with_changes
 from penstock.control.versions import failed, queried
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, as_known
 from penstock.language.catalog import QueryStatus
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy

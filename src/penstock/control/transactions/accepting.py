@@ -12,12 +12,10 @@ from penstock.control.command_log import CommandLog
 from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
 from penstock.control.entities.system import LoggedCommand, SystemView
 from penstock.control.entities.updates import statements_of
-from penstock.control.internal_errors import as_known, first_error, note
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
 from penstock.control.registry import Registry, bind_one, command_of, default_sink, settings_of
 from penstock.control.row_changes import check_changeable
-from penstock.control.script import into_spans, placed_at
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
 from penstock.control.transactions.draft import Draft
@@ -27,9 +25,10 @@ from penstock.control.transactions.listing import declared_queries
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.plan_edits import due_holds, due_steps
 from penstock.control.transactions.request import PostedScript
+from penstock.control.transactions.script import into_spans, placed_at
 from penstock.control.transactions.whole_catalog import catalog_steps, placed
 from penstock.control.versions import part_of_version, queried
-from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
+from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, as_known, first_error, log_internal
 from penstock.language.binder.context import BindingFailed
 from penstock.language.commands import (
     Cancel,
@@ -103,7 +102,7 @@ class Acceptor:
                 one.accepted.set()
             except Exception as error:
                 if one.accepted.is_set():
-                    note(error, "a command has been accepted, and what follows that has failed")
+                    log_internal(error, "a command has been accepted, and what follows that has failed")
                     continue
                 if one.transaction is not None and not one.repeated:
                     # It happens, but nobody here knows of it.

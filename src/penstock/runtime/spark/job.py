@@ -356,7 +356,6 @@ class SparkRun:
                 for sink in (sink for name, sink in before.items() if after.get(name) is not sink):
                     sink.close()
             except Exception as error:
-                # The run has changed: figures may be incomplete, and a sink may stay open.
                 log_event(LOG, logging.ERROR, "change", f"an internal error followed a change: {error!r}", trace=error)
         return following
 

@@ -15,8 +15,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from penstock.control.internal_errors import note
-from penstock.errors import CODES, Busy, PenstockError, Position, ScriptErrors, ScriptWarning
+from penstock.errors import CODES, Busy, PenstockError, Position, ScriptErrors, ScriptWarning, log_internal
 from penstock.redaction import redacted_line, redacted_text
 
 MEDIA = "application/problem+json"
@@ -89,7 +88,7 @@ def problem_document(error: PenstockError, status: int) -> dict[str, Any]:
 
 def failure(error: Exception, what: str) -> Response:
     """Log a fault of the server; return the response for it, without the text of its error. what: what has failed."""
-    reference = note(error, what)
+    reference = log_internal(error, what)
     message = f"the server failed: {type(error).__name__} (reference {reference})"
     return problem(Refused(500, "P0601", message, hint="its log has the reason under this reference"))
 

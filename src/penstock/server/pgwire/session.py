@@ -11,8 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.control.internal_errors import note
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, log_internal
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.executor import Executor, PgOutcome
 from penstock.server.pgwire.prepared import Prepared, PreparedStatements
@@ -183,7 +182,7 @@ class Conversation:
         except (EOFError, asyncio.CancelledError):
             raise
         except Exception as error:
-            reference = note(error, "a statement of PostgreSQL's protocol failed")
+            reference = log_internal(error, "a statement of PostgreSQL's protocol failed")
             message = f"the server failed: {type(error).__name__} (reference {reference})"
             known = WireError("XX000", message, "its log has more under this reference", code="P0601")
             await self._failed(known, message.kind)
