@@ -337,8 +337,8 @@ class Applier:
                 self._check_content(transaction, after)
             version = self._change(self._next(items, after), None if reading is None else reading.preparation)
         except Exception:
-            for source, key in early:
-                self._posted.withdraw(source, key)
+            for number, key in early:
+                self._posted.withdraw(number, key)
             raise
         self._reached, self.current = version.command, after
         for item in items:

@@ -183,8 +183,8 @@ class Conversation:
             raise
         except Exception as error:
             reference = log_internal(error, "a statement of PostgreSQL's protocol failed")
-            message = f"the server failed: {type(error).__name__} (reference {reference})"
-            known = WireError("XX000", message, "its log has more under this reference", code="P0601")
+            reason = f"the server failed: {type(error).__name__} (reference {reference})"
+            known = WireError("XX000", reason, "its log has more under this reference", code="P0601")
             await self._failed(known, message.kind)
 
     async def _carried_out(self, message: Message) -> None:
