@@ -88,10 +88,7 @@ class Applier:
     def _note(self, batch: BatchFigures, places: Mapping[str, int]) -> bool:
         """Note a batch, and have changes of plans looked at."""
         has_posted = self._batch_log.note(batch, places)
-        try:
-            self._look()
-        except Exception as error:
-            log_internal(error, "changes of plans cannot be looked at")
+        _try(self._look)
         return has_posted
 
     def _look(self) -> None:
@@ -247,15 +244,12 @@ class Applier:
             else:
                 self._apply_each(items)
         self.backlog.remove(group)
-        try:
-            self._save_catalog()
-            if items:
-                self._look()
-        except Exception as error:
-            log_internal(error, "what follows commands has failed")
+        _try(self._save_catalog)
         for item in group:
             item.answer()
         self.backlog.in_hand = ()
+        if items:
+            _try(self._look)
 
     def _apply_each(self, items: Sequence[AcceptedItem]) -> None:
         """Apply transactions one by one, without those that fail."""
@@ -480,6 +474,14 @@ class Applier:
             self._posted.expire()
         except (PenstockError, OSError) as error:
             log_event(LOG, logging.WARNING, "control", f"the catalog cannot be stored, the log stays: {error}")
+
+
+def _try(action: Callable[[], None]) -> None:
+    """Do what no command depends on; an error is logged."""
+    try:
+        action()
+    except Exception as error:
+        log_internal(error, "what follows commands has failed")
 
 
 def _of(item: AcceptedItem) -> Transaction:
