@@ -301,8 +301,12 @@ class CommandLog:
             self.files.write(f"{made.first}.json", made.document())
             self._know(made)
         except Exception:
-            # Nobody is told that it has been accepted.
+            # Nobody is told that it has been accepted, and its numbers are given again.
             self.files.remove(f"{made.first}.json")
+            self._last = made.first - 1
+            self.transactions.pop(made.first, None)
+            self._first_by_number = {n: first for n, first in self._first_by_number.items() if first != made.first}
+            self._keys = {key: first for key, first in self._keys.items() if first != made.first}
             raise
         return made
 

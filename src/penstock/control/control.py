@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.control.command_log import CommandLog, digest
-from penstock.control.engine import Engine, EngineVersion
+from penstock.control.engine import ControlEnds, Engine, EngineVersion
 from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
@@ -33,7 +33,7 @@ from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
 from penstock.control.transactions.script import parse_commands
 from penstock.control.versions import queried
-from penstock.errors import PenstockError, as_name
+from penstock.errors import PenstockError, as_known, as_name
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.storage import Locked
@@ -332,7 +332,14 @@ class Control:
 
     def _accept(self) -> None:
         while (request := self._requests.get()) is not None:
-            self._acceptor.take(request)
+            try:
+                self._acceptor.take(request)
+            except ControlEnds:
+                raise
+            except Exception as error:
+                known = as_known(error, "the statement cannot be taken")
+                if not request.accepted.is_set():
+                    request.refuse(known)
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Carry out the action of a thread; what it raises ends both threads."""

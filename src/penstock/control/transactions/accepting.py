@@ -9,7 +9,7 @@ from dataclasses import replace
 from penstock.algebra.properties.need import AwaitedRows
 from penstock.connectors.targets import ResultPlaces
 from penstock.control.command_log import CommandLog
-from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
+from penstock.control.engine import Activity, ControlEnds, Engine, NextVersion, StandingQuery
 from penstock.control.entities.system import LoggedCommand, SystemView
 from penstock.control.entities.updates import statements_of
 from penstock.control.outcomes import Principal
@@ -107,7 +107,7 @@ class Acceptor:
                 if one.transaction is not None and not one.repeated:
                     # It happens, but nobody here knows of it.
                     one.refuse(error)
-                    raise
+                    raise ControlEnds(f"a command is in the log and cannot be carried out now: {error!r}") from error
                 if one.begins is not None:
                     self._impossible.add(one.begins)
                 if one.failure is not None:
