@@ -166,9 +166,15 @@ class Acceptor:
         change, after = draft.change, draft.registry
         footprint = footprint_of(before.stored, change, draft.bound)
         item = AcceptedItem(None, BoundChange(change, draft.bound), footprint, frozenset(draft.touched), request)
-        item.transaction = request.transaction = self._log.accept(
-            texts, request.who.name, request.key, request.digest, request.settings, change
-        )
+        number = self._log.next_number
+        try:
+            item.transaction = self._log.accept(
+                texts, request.who.name, request.key, request.digest, request.settings, change
+            )
+        except Exception:
+            self._log.withdraw(number)
+            raise
+        request.transaction = item.transaction
         # From here on it happens: nothing may fail.
         self._backlog.ahead = after
         self._backlog.add(item)
