@@ -106,8 +106,9 @@ class Acceptor:
                     continue
                 if one.transaction is not None and not one.repeated:
                     # It happens, but nobody here knows of it.
-                    one.refuse(error)
-                    raise ControlEnds(f"a command is in the log and cannot be carried out now: {error!r}") from error
+                    known = as_known(error, "the command has been accepted, and happens at the next start")
+                    one.refuse(known)
+                    raise ControlEnds(known.message) from error
                 if one.begins is not None:
                     self._impossible.add(one.begins)
                 if one.failure is not None:
