@@ -49,6 +49,26 @@ def test_posts_are_read_in_order_and_once_per_key(tmp_path: Path) -> None:
     assert posted.table(STREAM, 3).column("v").to_pylist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("name", ["append", "key_of"])
+def test_an_internal_error_behind_a_post_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    posted, done = PostedRows(tmp_path, DAY), getattr(posted_rows, name)
+
+    def broken(*rest: object) -> None:
+        done(*rest)
+        raise ZeroDivisionError
+
+    assert posted.post(STREAM, 3, rows(1), "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(posted_rows, name, broken)
+        with pytest.raises(ZeroDivisionError):
+            posted.post(STREAM, 3, rows(2), "b")
+    assert not posted.post(STREAM, 3, rows(2), "b"), "it is there"
+    assert posted.post(STREAM, 3, rows(3), "c")
+    assert read(posted) == [1, 2, 3]
+
+
 def test_a_key_is_of_one_source(tmp_path: Path) -> None:
     posted = PostedRows(tmp_path, DAY)
     assert posted.post(STREAM, 3, rows(1), "ada a")

@@ -92,7 +92,9 @@ def test_nothing_is_fetched_from_elsewhere(client: httpx.Client) -> None:
     assert set(document["paths"]) >= {"/v1/statements", "/v1/queries/{query}/results", "/v1/streams/{stream}/rows"}
 
 
-def test_an_error_of_the_server_shows_nothing_of_it(client: httpx.Client, fake: FakeService) -> None:
+def test_an_error_of_the_server_shows_nothing_of_it(
+    client: httpx.Client, fake: FakeService, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken() -> None:
         raise RuntimeError("the password is hunter2")
 
@@ -100,6 +102,8 @@ def test_an_error_of_the_server_shows_nothing_of_it(client: httpx.Client, fake: 
     answer = client.get("/v1/queries")
     assert answer.status_code == 500 and answer.json()["code"] == "P0601"
     assert "hunter2" not in answer.text and "Traceback" not in answer.text
+    reference = answer.json()["message"].partition("(reference ")[2].rstrip(")")
+    assert reference and any(reference in record.getMessage() and record.exc_info for record in caplog.records)
 
 
 @pytest.mark.parametrize("path", ["/page", "/v1", "/v1/queries/", "/v2/queries", "/v1/queries/%00", "/v1/commands/x"])

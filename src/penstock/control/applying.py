@@ -3,47 +3,35 @@
 What has been accepted so far makes one version, except for a later change of the same query and what waits for a past
 that is read (`transactions/backlog.py`). A transaction that fails takes along those that depend on it, which were
 accepted against declarations that never came to be; all their outcomes are written in one file.
-
-After a crash the declarations are those of the latest stored catalog and of what was applied after it. Transactions
-that were accepted and not applied are applied then, with the same numbers and so with the same result.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from penstock.algebra.nodes.query import Query, StartMode
+from penstock.algebra.nodes.query import StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
 from penstock.control.engine import ControlEnds, Engine, EngineVersion, NextVersion, Preparation
 from penstock.control.entities.batch_log import BatchLogWriter
-from penstock.control.entities.relations import control_tables
-from penstock.control.internal_errors import as_known, note
-from penstock.control.outcomes import SYSTEM, CommandOutcome
+from penstock.control.outcomes import CommandOutcome
 from penstock.control.posted_rows import PostedRows
-from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
-from penstock.control.repair import accepted, change_with_paused, pause, paused_numbers, with_paused
-from penstock.control.row_changes import check_update, post_rows
+from penstock.control.registry import Registry, command_of, settings_of
+from penstock.control.row_changes import check_update, key_of_row, post_rows, rows_of
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject
 from penstock.control.transactions.backlog import AcceptedItem, Backlog, dependents, waiting_behind
-from penstock.control.transactions.draft import Draft
-from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.late_waits import have_wait, late_waits
-from penstock.control.transactions.merging import BoundChange, bound_change, with_changes
+from penstock.control.transactions.merging import with_changes
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.plan_edits import changes_plans
-from penstock.control.versions import Versions, applied, failed, failure, queried
-from penstock.errors import PenstockError
+from penstock.control.versions import Versions, applied, failed, failure
+from penstock.errors import PenstockError, as_known, log_internal
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import QueryStatus
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
-from penstock.physical.planning.planner import plan_queries
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.watching.figures import BatchFigures
 
 LOG = logger_of("control")
@@ -55,6 +43,8 @@ def nobody() -> None:
 
 #: Transactions that are applied together at most.
 TOGETHER = 1000
+#: How often in a row what waits is looked at again where that fails by an error that is of no single command.
+_ATTEMPTS = 3
 
 
 class Applier:
@@ -94,16 +84,11 @@ class Applier:
         #: Whether some of these could not be written.
         self._owes_outcomes = False
         self._outcomes_lock = threading.Lock()
-        #: By number, the queries without which this start goes on.
-        self._left_out: dict[int, PenstockError] = {}
 
     def _note(self, batch: BatchFigures, places: Mapping[str, int]) -> bool:
         """Note a batch, and have changes of plans looked at."""
         has_posted = self._batch_log.note(batch, places)
-        try:
-            self._look()
-        except Exception as error:
-            note(error, "changes of plans cannot be looked at")
+        _try(self._look)
         return has_posted
 
     def _look(self) -> None:
@@ -112,16 +97,39 @@ class Applier:
 
     def run(self) -> None:
         """Apply what is accepted, until the backlog is closed."""
+        failed_in_row = 0
         while True:
-            items, is_closed = self.backlog.wait()
-            while group := self._next_group(items, not is_closed):
-                self._apply(group)
-                items = self.backlog.items
+            try:
+                items, is_closed = self.backlog.wait()
+                while group := self._next_group(items, not is_closed):
+                    self._apply(group)
+                    items = self.backlog.items
+                failed_in_row = 0
+            except ControlEnds:
+                raise
+            except Exception as error:
+                # It is of no single command, as that would have failed: what waits is looked at again.
+                failed_in_row += 1
+                if failed_in_row > _ATTEMPTS:
+                    raise
+                log_internal(error, "commands cannot be applied for now")
+                self._leave_in_hand()
+                continue
             if is_closed:
                 break
         for item in items:
             item.end_reading()
             item.answer()
+
+    def _leave_in_hand(self) -> None:
+        """Answer those in hand that have been applied or have failed; the others wait."""
+        in_hand, self.backlog.in_hand = self.backlog.in_hand, ()
+        self.backlog.remove([item for item in in_hand if item.is_applied or item.transaction is None])
+        waiting = self.backlog.items
+        for item in in_hand:
+            if item not in waiting:
+                item.answer()
+        self.backlog.wake()
 
     # -- choosing ----------------------------------------------------------------------------------------------
 
@@ -209,7 +217,7 @@ class Applier:
                 chain = [item, *waiting_behind(item, held)]
                 is_needed = len(chain) == 1 or self._reads_past(chain)
             except Exception as error:
-                note(error, "whether a past is still needed cannot be found out")
+                log_internal(error, "whether a past is still needed cannot be found out")
                 continue
             if not is_needed:
                 item.end_reading()
@@ -236,15 +244,12 @@ class Applier:
             else:
                 self._apply_each(items)
         self.backlog.remove(group)
-        try:
-            self._save_catalog()
-            if items:
-                self._look()
-        except Exception as error:
-            note(error, "what follows commands has failed")
+        _try(self._save_catalog)
         for item in group:
             item.answer()
         self.backlog.in_hand = ()
+        if items:
+            _try(self._look)
 
     def _apply_each(self, items: Sequence[AcceptedItem]) -> None:
         """Apply transactions one by one, without those that fail."""
@@ -265,7 +270,7 @@ class Applier:
         """Let an accepted transaction fail, unless its queries can wait for the rows that are missing. One that has
         been applied stays so: what is left of it is done at the next start."""
         if item.is_applied:
-            note(error, "a command has been applied, and what follows it failed")
+            log_internal(error, "a command has been applied, and what follows it failed")
             self.backlog.remove([item])
             return
         try:
@@ -320,14 +325,14 @@ class Applier:
         try:
             for transaction in transactions:
                 # A relation that never changes is read by the query that begins.
-                for row, source in _rows_of(transaction, after, static=True):
-                    early.append((row.source, _key(row)))
+                for row, source in rows_of(transaction, after, static=True):
+                    early.append((row.source, key_of_row(row)))
                     self._change_row(transaction, after, row, source)
                 self._check_content(transaction, after)
             version = self._change(self._next(items, after), None if reading is None else reading.preparation)
         except Exception:
-            for source, key in early:
-                self._posted.withdraw(source, key)
+            for number, key in early:
+                self._posted.withdraw(number, key)
             raise
         self._reached, self.current = version.command, after
         for item in items:
@@ -357,8 +362,8 @@ class Applier:
         Raises:
             PenstockError: P0601, rows cannot be kept.
         """
-        rows = [*(_rows_of(transaction, after, static=True) if static else ())]
-        rows += _rows_of(transaction, after, static=False)
+        rows = [*(rows_of(transaction, after, static=True) if static else ())]
+        rows += rows_of(transaction, after, static=False)
         lost: dict[int, PenstockError] = {}
         for row, source in rows:
             try:
@@ -377,9 +382,9 @@ class Applier:
     def _withdraw(self, row: RowStatement) -> None:
         """Take back the rows of a statement that has failed, as far as they are there."""
         try:
-            self._posted.withdraw(row.source, _key(row))
+            self._posted.withdraw(row.source, key_of_row(row))
         except Exception as error:
-            note(error, "rows of a statement that has failed cannot be taken back")
+            log_internal(error, "rows of a statement that has failed are left behind")
 
     def _change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         """Have the engine go over to a version. What it raises changes nothing."""
@@ -394,7 +399,7 @@ class Applier:
             commands = now.command, now.waiting
             if commands == (before.command, before.waiting) or commands != (version.command, version.waiting):
                 raise
-            note(error, f"the engine has changed to version {now.number}, and this failed behind the change")
+            log_internal(error, f"the engine has changed to version {now.number}, and this failed behind the change")
             return now
 
     def _next(self, items: Sequence[AcceptedItem], after: Registry) -> NextVersion:
@@ -408,8 +413,8 @@ class Applier:
     def _check_content(self, transaction: Transaction, registry: Registry) -> None:
         """Raise PenstockError where posted rows cannot be read that a statement needs: it is carried out after the
         engine has changed."""
-        for row, source in _rows_of(transaction, registry, static=False):
-            if self._posted.has(row.source, _key(row)) or row.text[:6].upper() == "INSERT":
+        for row, source in rows_of(transaction, registry, static=False):
+            if self._posted.has(row.source, key_of_row(row)) or row.text[:6].upper() == "INSERT":
                 continue
             command = self._command(transaction, row, registry)
             if not isinstance(command, InsertRows):
@@ -418,7 +423,7 @@ class Applier:
     def _change_row(self, transaction: Transaction, registry: Registry, row: RowStatement, source: Source) -> None:
         """Carry out a statement that changes rows, unless it has been carried out."""
         command = self._command(transaction, row, registry)
-        count = post_rows(self._posted, source, row.source, command, _key(row), self._engine.updates)
+        count = post_rows(self._posted, source, row.source, command, key_of_row(row), self._engine.updates)
         if count is not None:
             self._row_counts[row.number] = count
 
@@ -435,7 +440,7 @@ class Applier:
             try:
                 self._posted.drop(number)
             except Exception as error:
-                note(error, "rows of a source that was dropped are left behind")
+                log_internal(error, "rows of a source that was dropped are left behind")
 
     def write_outcomes(self) -> None:
         """Write the outcomes that could not be written before; called by any thread. Raises PenstockError P0601."""
@@ -458,7 +463,7 @@ class Applier:
                 if at_once or not outcomes:
                     raise
                 if not isinstance(error, PenstockError):
-                    note(error, "outcomes are written later")
+                    log_internal(error, "outcomes are written later")
 
     def _save_catalog(self) -> None:
         """Store the declarations every so often."""
@@ -471,145 +476,13 @@ class Applier:
         except (PenstockError, OSError) as error:
             log_event(LOG, logging.WARNING, "control", f"the catalog cannot be stored, the log stays: {error}")
 
-    # -- recovery ----------------------------------------------------------------------------------------------
 
-    def recover(self) -> None:
-        """Bring declarations and engine together, and apply what was accepted and not applied."""
-        version = self._engine.version()
-        self._reached = version.command
-        stored = base = self.current.stored
-        # These do not run during the recovery, as they are paused at its end.
-        held = paused_numbers(accepted(self._log, base))
-        waiting: list[Transaction] = []
-        rows: list[Transaction] = []
-        for transaction in self._log.since_catalog():
-            outcome = self._log.outcomes.get(transaction.last)
-            is_contained = transaction.last <= version.command and transaction.last not in version.waiting
-            if outcome is None and not is_contained:
-                waiting.append(transaction)
-            elif self._log.has_failed(transaction):
-                stored = stored.changed(CatalogChange(next_id=transaction.change.next_id))
-            else:
-                stored = stored.changed(transaction.change)
-                if outcome is None:
-                    rows.append(transaction)
-        self.current = restored(with_paused(stored, held), control_tables())
-        self._accept_again(waiting, held)
-        version = self._go_on()
-        for transaction in rows:
-            outcomes = self._carried_out(transaction, self.current, version, static=True)
-            self._drop_rows([transaction])
-            self._write_outcomes(outcomes, at_once=True)
-        while group := self._next_group(self.backlog.items):
-            self._apply(group)
-        self._note_held(held, accepted(self._log, base))
-        self._note_attention()
-
-    def _go_on(self) -> EngineVersion:
-        """Have the engine go on with the declarations. A query that keeps it from that by an internal error is left
-        out, and needs attention. Raises PenstockError where the error is of no single query."""
-        try:
-            return self._change(self._next([], self.current))
-        except (PenstockError, ControlEnds):
-            raise
-        except Exception as failure:
-            error = as_known(failure, "the queries cannot go on")
-        for left_out in self._suspects(error):
-            draft = Draft.on(self.current, {}, default_sink())
-            for number, reason in left_out.items():
-                draft.attention(number, reason)
-            without = Registry(draft.stored, draft.bound, self.current.errors, self.current.lost)
-            try:
-                version = self._change(self._next([], without))
-            except ControlEnds:
-                raise
-            except Exception as failure:
-                # Nothing has changed by it, and the next one is tried.
-                as_known(failure, "the queries cannot go on")
-                continue
-            self.current, self._left_out = without, left_out
-            return version
-        raise error
-
-    def _suspects(self, error: PenstockError) -> Iterator[dict[int, PenstockError]]:
-        """Yield what may be left out at a start, by number of a query: all that cannot be planned, then with these any
-        other one. error: why the engine cannot go on with all."""
-        running = [(one, query) for one, query in self.current.stored.queries if query.status is QueryStatus.RUNNING]
-        unplanned: dict[int, PenstockError] = {}
-        for one, query in running:
-            try:
-                for place, _ in query.plans:
-                    known = queried(one, query, place, self.current, self._posted)
-                    if known is not None:
-                        _plan_alone(known)
-            except Exception as failure:
-                unplanned[one.id] = as_known(failure, "the query cannot be planned")
-        if unplanned:
-            yield unplanned
-        for one, _ in running:
-            if one.id not in unplanned:
-                yield {**unplanned, one.id: error}
-
-    def _accept_again(self, waiting: Sequence[Transaction], held: Collection[int]) -> None:
-        """Put transactions of the log into the backlog. One that cannot be bound any more fails, with those that depend
-        on it. held: numbers of queries that do not run."""
-        self.backlog.ahead = self.current
-        outcomes: list[CommandOutcome] = []
-        for transaction in waiting:
-            before = self.backlog.ahead
-            try:
-                change = bound_change(before, change_with_paused(transaction.change, held))
-                ahead = with_changes(before, [change])
-                footprint = footprint_of(before.stored, change.change, change.bound)
-            except Exception as error:
-                outcomes += failed(transaction, as_known(error, "the command cannot be bound"))
-                continue
-            self.backlog.ahead = ahead
-            kept = [one.query for one in change.change.objects if one.query is not None]
-            places = frozenset(place for query in kept for place, _ in query.plans)
-            self.backlog.add(AcceptedItem(transaction, change, footprint, places))
-        if outcomes:
-            self._write_outcomes(outcomes, at_once=True)
-
-    def _note_held(self, held: frozenset[int], noted: StoredCatalog) -> None:
-        """Note as a command that queries are paused whose pause has failed, since it depends on a command that failed.
-
-        Args:
-            held: numbers of queries that did not run during the recovery.
-            noted: the declarations as the log has them.
-        """
-        runs = [pair for pair in noted.queries if pair[0].id in held - paused_numbers(noted)]
-        if runs:
-            self._apply_noted(pause(self._log, self.current.stored, runs), self.current)
-
-    def _apply_noted(self, made: Transaction, after: Registry) -> None:
-        """Apply a command of the system itself. after: where its declarations are bound."""
-        change = BoundChange(made.change, after.bound)
-        footprint = footprint_of(self.current.stored, made.change, after.bound)
-        self._apply([AcceptedItem(made, change, footprint)])
-        self.backlog.ahead = with_changes(self.backlog.ahead, [change])
-
-    def _note_attention(self) -> None:
-        """Note as commands which queries cannot be bound any more, and which ones that were to take the place of
-        another one."""
-        draft, current = Draft.on(self.current, {}, default_sink()), self.current
-        left_out = {number: why for number, why in self._left_out.items() if number in current.stored.objects}
-        names = [name for number, error in current.errors.items() if (name := draft.attention(number, error))]
-        names += [name for number, error in left_out.items() if (name := draft.attention(number, error, True))]
-        texts = [f"NEEDS ATTENTION: {', '.join(names)}"] if names else []
-        # One that was left out by an internal error stays so until it is resumed.
-        known = [one for one, query in current.stored.queries if query.code != "P0601"]
-        bound = [one for one in known if one.id not in current.errors]
-        again = [name for one in bound if (name := draft.can_go_on(one))]
-        texts += [f"CAN BE BOUND AGAIN: {', '.join(again)}"] if again else []
-        changing = [one for number in current.lost if (one := draft.stored.objects.get(number)) is not None]
-        for one in changing:
-            if one.query is not None and one.query.edit is not None:
-                draft.give_up(one, current.lost[one.id])
-                texts.append(f"QUERY {one.name}: CANNOT CHANGE")
-        if texts:
-            made = self._log.accept(texts, SYSTEM.name, None, "", {}, draft.change)
-            self._apply_noted(made, Registry(draft.stored, draft.bound, current.errors))
+def _try(action: Callable[[], None]) -> None:
+    """Do what no command depends on; an error is logged."""
+    try:
+        action()
+    except Exception as error:
+        log_internal(error, "what follows commands has failed")
 
 
 def _of(item: AcceptedItem) -> Transaction:
@@ -617,28 +490,6 @@ def _of(item: AcceptedItem) -> Transaction:
     return item.transaction
 
 
-def _plan_alone(query: Query) -> None:
-    """Plan a query by itself. Raises whatever its planning raises."""
-    strategy, statistics = Strategy.PATTERN, Statistics()
-    root = optimize(query.root, planning=strategy.planning(statistics))
-    plan_queries([replace(query, root=root)], statistics, strategy)
-
-
 def _waits(item: AcceptedItem, others: Sequence[AcceptedItem]) -> bool:
     """Return whether a transaction must not be applied before one of some earlier ones."""
     return any(item.footprint.waits_for(one.footprint) for one in others)
-
-
-def _rows_of(transaction: Transaction, registry: Registry, static: bool) -> Iterator[tuple[RowStatement, Source]]:
-    """Yield the statements of a transaction that change rows, with their sources. static: those of relations that never
-    change."""
-    for row in transaction.change.rows:
-        one = registry.stored.objects.get(row.source)
-        source = None if one is None else registry.bound.sources.get(one.name.lower())
-        if source is not None and source.is_static == static:
-            yield row, source
-
-
-def _key(row: RowStatement) -> str:
-    """Return the key of the post that a statement leads to."""
-    return f"command {row.number}"

@@ -297,14 +297,21 @@ class CommandLog:
         """Write a transaction, which happens from then on. posted: the digest of what was posted. Raises PenstockError
         P0601, and then it does not happen."""
         made = Transaction(self.next_number, tuple(texts), who, _now(), key, posted, dict(settings), change)
-        try:
-            self.files.write(f"{made.first}.json", made.document())
-            self._know(made)
-        except Exception:
-            # Nobody is told that it has been accepted.
-            self.files.remove(f"{made.first}.json")
-            raise
+        self.files.write(f"{made.first}.json", made.document())
+        self._know(made)
         return made
+
+    def withdraw(self, number: int) -> None:
+        """Take back the last transaction, whose acceptance has failed. Nobody is told that it has been accepted, and
+        its numbers are given again.
+
+        number: of its first command.
+        """
+        self.files.remove(f"{number}.json")
+        self._last = number - 1
+        self.transactions.pop(number, None)
+        self._first_by_number = {n: first for n, first in self._first_by_number.items() if first != number}
+        self._keys = {key: first for key, first in self._keys.items() if first != number}
 
     def amend(self, transaction: Transaction, change: CatalogChange) -> Transaction:
         """Write a transaction again that is not applied yet, with another change. Raises PenstockError P0601, and then

@@ -17,14 +17,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.control.applying import Applier
 from penstock.control.command_log import CommandLog, digest
-from penstock.control.engine import Engine, EngineVersion
+from penstock.control.engine import ControlEnds, Engine, EngineVersion
 from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
+from penstock.control.recovering import RecoveringApplier
 from penstock.control.registry import Registry, queries_over, read_once, settings_of
-from penstock.control.script import parse_commands
 from penstock.control.sealed_files import SealedFiles, moved_away
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor, Policy, changes
@@ -32,8 +31,9 @@ from penstock.control.transactions.catalog_text import catalog_text
 from penstock.control.transactions.listing import ListedQuery, listed_queries
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
+from penstock.control.transactions.script import parse_commands
 from penstock.control.versions import queried
-from penstock.errors import PenstockError, as_name
+from penstock.errors import PenstockError, as_known, as_name
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.storage import Locked
@@ -85,7 +85,7 @@ class Control:
             limits = PostLimits(engine.unread, settings_of(self._settings).get_int("max_unread_bytes"))
             self._posted = PostedRows(folder / "control" / "kept", kept, limits)
             self._log, stored = CommandLog.opened(files, kept)
-            self._applier = Applier(engine, self._log, stored, self._posted, self._settings)
+            self._applier = RecoveringApplier(engine, self._log, stored, self._posted, self._settings)
             # A start may find that a query failed before it.
             engine.listen(self._on_failed)
             self._applier.on_plans = self._on_plans
@@ -335,7 +335,14 @@ class Control:
 
     def _accept(self) -> None:
         while (request := self._requests.get()) is not None:
-            self._acceptor.take(request)
+            try:
+                self._acceptor.take(request)
+            except ControlEnds:
+                raise
+            except Exception as error:
+                known = as_known(error, "the statement cannot be taken")
+                if not request.accepted.is_set():
+                    request.refuse(known)
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Carry out the action of a thread; what it raises ends both threads."""

@@ -95,10 +95,27 @@ class InProcessEngine:
         self._on_batch: OnBatch | None = None
         self._taps = Taps()
         self._state = _State()
+        #: By track, why its state is lost.
+        self._lost: dict[int, Exception] = {}
         if folder is not None and storage().exists(folder / _STATE):
             self._state = _read_state(folder / _STATE)
             assert self._state.live is not None, "the state is whole"
-            self._live = LiveEngine.restored(self._state.live)
+            self._live = self._restored(self._state.live)
+
+    def _restored(self, live: LiveSnapshot) -> LiveEngine:
+        """Return the engine that goes on. Where a query cannot be planned any more, by an internal error, the others
+        go on, and the next version cannot have it as it was."""
+        try:
+            return LiveEngine.restored(live)
+        except Exception:
+            kept, errors = live.without_unplanned()
+            if not errors:
+                raise
+            for name, error in errors.items():
+                track, _ = self._state.standing[int(name)]
+                self._state.standing[int(name)] = track, Activity.PAUSED
+                self._lost[track] = error
+            return LiveEngine.restored(kept)
 
     # -- the contract ------------------------------------------------------------------------------------------
 
@@ -368,6 +385,8 @@ class InProcessEngine:
         track, activity = self._state.standing[place]
         if activity is query.activity:
             return False
+        if query.activity is not Activity.PAUSED and query.track in self._lost:
+            raise self._lost[query.track]
         if query.activity is Activity.RUNNING:
             self._add(place, self._live.resume(str(place)))
         else:

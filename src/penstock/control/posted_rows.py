@@ -177,14 +177,17 @@ class PostedRows:
                 return True
             if limited and self.limits is not None:
                 self.limits.admit(source, source_id, typed)
-            # A number is not used again, whatever became of its post: a reader may know it.
-            posts.number += 1
             try:
-                path = append(posts.folder, typed, posts.number, key or "", digest)
-            except OSError as error:
-                raise not_written(posts.folder, error) from error
-            if key is not None:
-                posts.keys.add(key, digest, key_of(path).at)
+                path = append(posts.folder, typed, posts.number + 1, key or "", digest)
+                posts.number += 1
+                if key is not None:
+                    posts.keys.add(key, digest, key_of(path).at)
+            except Exception as error:
+                # It may be there, and a reader may know it: what the folder has is read again.
+                self._known.pop(source_id, None)
+                if isinstance(error, OSError):
+                    raise not_written(posts.folder, error) from error
+                raise
             every = max(_EXPIRE_EVERY, int(self.retention * 1e6) // _EXPIRE_PARTS)
             # The clock may have been set back since.
             if abs(_now() - posts.expired) > every:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import SinkSpec
-from penstock.control.internal_errors import as_known
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject
 from penstock.deep import deep
-from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
+from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, as_known
 from penstock.language import bind_command
 from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog, ControlTable, QueryBeside, RegisteredQuery, UnboundDeclaration

@@ -10,7 +10,7 @@ depends on the rows before it, of which some may not have been read: the late ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +18,10 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sinks.text import plain
+from penstock.control.command_log import Transaction
 from penstock.control.posted_rows import PostedRows
+from penstock.control.registry import Registry
+from penstock.control.stored_catalog import RowStatement
 from penstock.errors import PenstockError
 from penstock.expressions.evaluate import evaluate, mask
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
@@ -209,3 +212,18 @@ def _stamped(source: Source, rows: pa.Table, beat: int) -> StampedRows:
     return stamp(
         alone, batches[0], columns, columns, SourceProgress(beat=beat), 0 if source.timestamp is None else None
     )
+
+
+def rows_of(transaction: Transaction, registry: Registry, static: bool) -> Iterator[tuple[RowStatement, Source]]:
+    """Yield the statements of a transaction that change rows, with their sources. static: those of relations that never
+    change."""
+    for row in transaction.change.rows:
+        one = registry.stored.objects.get(row.source)
+        source = None if one is None else registry.bound.sources.get(one.name.lower())
+        if source is not None and source.is_static == static:
+            yield row, source
+
+
+def key_of_row(row: RowStatement) -> str:
+    """Return the key of the post that a statement leads to."""
+    return f"command {row.number}"

@@ -21,8 +21,8 @@ from penstock.control.entities.sharing import sharing_of
 from penstock.control.entities.system import SessionFact, SystemView
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
-from penstock.control.script import placed_in
 from penstock.control.transactions.listing import ListedQuery
+from penstock.control.transactions.script import placed_in
 from penstock.errors import PenstockError, nearest
 from penstock.language.commands import (
     Cancel,

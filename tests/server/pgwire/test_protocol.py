@@ -141,6 +141,22 @@ def test_an_error_skips_up_to_sync(raw: RawClient) -> None:
     assert ("D", b"\0\1\0\0\0\1" + b"1") in raw.query("SELECT 1")
 
 
+def test_a_fault_of_the_server_has_a_reference_into_its_log(
+    raw: RawClient, service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*rest: object) -> None:
+        raise RuntimeError("the password is hunter2")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "execute", broken)
+        answer = raw.query("SHOW QUERIES")
+    (error,) = (body.decode() for kind, body in answer if kind == "E")
+    assert "XX000" in error and "hunter2" not in error and "Traceback" not in error
+    reference = error.partition("(reference ")[2].partition(")")[0]
+    assert reference and any(reference in record.getMessage() and record.exc_info for record in caplog.records)
+    assert raw.query("SHOW QUERIES")[-1][0] == "Z"
+
+
 def test_portals_give_as_many_rows_as_are_asked_for(raw: RawClient) -> None:
     raw.send("P", b"s\0SELECT * FROM generate_series(1, 5)\0\0\0")
     raw.send("B", b"p\0s\0\0\0\0\0\0\0")

@@ -9,15 +9,13 @@ from dataclasses import replace
 from penstock.algebra.properties.need import AwaitedRows
 from penstock.connectors.targets import ResultPlaces
 from penstock.control.command_log import CommandLog
-from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
+from penstock.control.engine import Activity, ControlEnds, Engine, NextVersion, StandingQuery
 from penstock.control.entities.system import LoggedCommand, SystemView
 from penstock.control.entities.updates import statements_of
-from penstock.control.internal_errors import as_known, first_error
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
 from penstock.control.registry import Registry, bind_one, command_of, default_sink, settings_of
 from penstock.control.row_changes import check_changeable
-from penstock.control.script import into_spans, placed_at
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
 from penstock.control.transactions.draft import Draft
@@ -27,9 +25,10 @@ from penstock.control.transactions.listing import declared_queries
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.plan_edits import due_holds, due_steps
 from penstock.control.transactions.request import PostedScript
+from penstock.control.transactions.script import into_spans, placed_at
 from penstock.control.transactions.whole_catalog import catalog_steps, placed
 from penstock.control.versions import part_of_version, queried
-from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
+from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, as_known, first_error, log_internal
 from penstock.language.binder.context import BindingFailed
 from penstock.language.commands import (
     Cancel,
@@ -102,9 +101,14 @@ class Acceptor:
                     self._accept(one)
                 one.accepted.set()
             except Exception as error:
+                if one.accepted.is_set():
+                    log_internal(error, "a command has been accepted, and what follows that has failed")
+                    continue
                 if one.transaction is not None and not one.repeated:
-                    one.refuse(error)
-                    raise
+                    # It happens, but nobody here knows of it.
+                    known = as_known(error, "the command has been accepted, and happens at the next start")
+                    one.refuse(known)
+                    raise ControlEnds(known.message) from error
                 if one.begins is not None:
                     self._impossible.add(one.begins)
                 if one.failure is not None:
@@ -163,12 +167,19 @@ class Acceptor:
         change, after = draft.change, draft.registry
         footprint = footprint_of(before.stored, change, draft.bound)
         item = AcceptedItem(None, BoundChange(change, draft.bound), footprint, frozenset(draft.touched), request)
-        item.transaction = request.transaction = self._log.accept(
-            texts, request.who.name, request.key, request.digest, request.settings, change
-        )
+        number = self._log.next_number
+        try:
+            item.transaction = self._log.accept(
+                texts, request.who.name, request.key, request.digest, request.settings, change
+            )
+        except Exception:
+            self._log.withdraw(number)
+            raise
+        request.transaction = item.transaction
         # From here on it happens: nothing may fail.
         self._backlog.ahead = after
         self._backlog.add(item)
+        request.accepted.set()
 
     def _was_posted(self, request: PostedScript) -> bool:
         """Return whether a transaction was accepted before with the same key. Raises PenstockError P0731."""

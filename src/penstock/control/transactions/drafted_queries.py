@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
-from penstock.control.internal_errors import as_known
 from penstock.control.registry import DECLARATION_ORDER, declared, quoted, registered, unbound
 from penstock.control.stored_catalog import (
     CatalogChange,
@@ -21,7 +20,7 @@ from penstock.control.stored_catalog import (
     StoredQuery,
 )
 from penstock.control.transactions.plan_edits import WARM_WAIT, EditStep, HoldStep
-from penstock.errors import PenstockError, as_name
+from penstock.errors import PenstockError, as_known, as_name
 from penstock.language.catalog import Catalog, QueryBeside, QueryStatus
 from penstock.language.plans.choices import without_no_choices
 from penstock.physical.execution.progress import timed_sources

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.control.internal_errors import as_known
 from penstock.control.registry import Registry, declared, unbound
 from penstock.control.stored_catalog import CatalogChange, StoredObject
+from penstock.errors import as_known
 from penstock.language.catalog import Catalog
 
 #: The parts of a catalog that are kept by the names of declarations other than functions.

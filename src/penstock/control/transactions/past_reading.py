@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable
 
 from penstock.control.engine import Preparation
-from penstock.control.internal_errors import as_known, note
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, as_known, log_internal
 
 
 class PastReading:
@@ -62,4 +61,4 @@ class PastReading:
             self._thread.join()
             self.preparation.discard()
         except Exception as error:
-            note(error, "what was read of a past is left behind")
+            log_internal(error, "what was read of a past is left behind")

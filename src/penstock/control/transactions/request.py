@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from penstock.control.command_log import Transaction
 from penstock.control.outcomes import Principal
 from penstock.control.registry import Registry
-from penstock.control.script import ParsedCommands
+from penstock.control.transactions.script import ParsedCommands
 from penstock.errors import PenstockError, ScriptWarning
 from penstock.language.commands import Command
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.registry import Registry, default_sink, quoted, settings_of
-from penstock.control.script import ParsedCommands
 from penstock.control.stored_catalog import ObjectKey, StoredObject
+from penstock.control.transactions.script import ParsedCommands
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language import bind_command
 from penstock.language.binder.statements.attributes import NONE

@@ -452,7 +452,7 @@ class LiveEngine:
 
     @classmethod
     def restored(cls, snapshot: LiveSnapshot) -> LiveEngine:
-        """Return an engine that continues from a snapshot."""
+        """Return an engine that continues from a snapshot. Queries that are paused in it need no state."""
         engine = cls(snapshot.shards, snapshot.strategy)
         engine._version = snapshot.version
         engine._generations = dict(snapshot.generations)
@@ -466,7 +466,8 @@ class LiveEngine:
         engine._results = deepcopy(snapshot.results)
         plan = engine._with_tables(engine._plan())
         engine._job = LocalJob(plan, engine._tables, snapshot.shards)
-        for row, states in zip(engine._job.stages, snapshot.stages, strict=True):
+        # Stages that nothing needs any more are behind the others.
+        for row, states in zip(engine._job.stages, snapshot.stages, strict=False):
             for executor, state in zip(row, states, strict=True):
                 executor.restore(state)
         engine._job.reached = dict(snapshot.reached)

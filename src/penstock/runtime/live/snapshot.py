@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -11,7 +12,9 @@ from penstock.algebra.nodes.scans import Source
 from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.marks import ExecutorSnapshot
 from penstock.physical.execution.progress import SourceProgress
-from penstock.physical.planning.planner import Generation
+from penstock.physical.plan.identity import step_keys
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import Generation, plan_part
 from penstock.physical.planning.sharing import Beginning
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions
@@ -45,3 +48,27 @@ class LiveSnapshot:
     deciding: DecidingOptions = NO_OPTIONS
     at_ingest: CountsAtIngest | None = None
     reached: dict[str, int] = field(default_factory=dict)
+
+    def without_unplanned(self) -> tuple[LiveSnapshot, dict[str, Exception]]:
+        """Return the snapshot with those queries paused that this program cannot plan, and the errors by the
+        names of their results. None are found where the others take their input from a step of these."""
+        errors: dict[int, Exception] = {}
+        parts: dict[int, Plan] = {}
+        for birth, generation in self.generations.items():
+            try:
+                parts[birth], _ = plan_part(generation, self.strategy)
+            except Exception as error:
+                errors[birth] = error
+        left = {key for part in parts.values() for key in step_keys(part).values()}
+        if any(key in left and other not in left for key, other in self.merges.items()):
+            return self, {}
+        results, names = deepcopy(self.results), dict[str, Exception]()
+        for name, result in results.items():
+            if result.track is not None and result.track.birth in errors:
+                names[name] = errors[result.track.birth]
+                result.pause()
+        generations = {birth: one for birth, one in self.generations.items() if birth in parts}
+        beginnings = {birth: one for birth, one in self.beginnings.items() if birth in parts}
+        merges = {key: other for key, other in self.merges.items() if key in left}
+        kept = replace(self, generations=generations, results=results, beginnings=beginnings, merges=merges)
+        return kept, names

@@ -327,20 +327,17 @@ class SparkRun:
             hint = "start it with live=True; Spark must not read its sources nor keep its state"
             raise PenstockError("P0701", "the queries of this run cannot be changed", hint=hint)
 
-        rounds = self._rounds
-
-        def adopt_change() -> RoundChange | None:
+        def adopt_change(rounds: RoundLog) -> RoundChange | None:
             with job_kept_on_failure(self._folder):
                 job_change = begin()
-                if job_change is None:
-                    return None
-                if job_change.offset is None:
+                if job_change is not None and job_change.offset is not None:
+                    return self._adopt(job_change, job_change.offset, rounds)
+                if job_change is not None:
                     self.work, self.epoch = job_change.work, job_change.epoch
-                    return None
-                return self._adopt(job_change, job_change.offset, rounds)
+                return None
 
         try:
-            self._rounds.change(adopt_change, after_failure)
+            self._rounds.change(partial(adopt_change, self._rounds), after_failure)
         except PenstockError as error:
             if error.code != "P0701" or (failure := self.error) is None:
                 raise
@@ -348,27 +345,24 @@ class SparkRun:
             raise PenstockError("P0701", message, hint="start it again") from failure
 
     def _adopt(self, job_change: JobChange, offset: Offset, rounds: RoundLog) -> RoundChange:
-        """Go on with another job, once the last round of the one before is delivered. What it raises changes
-        nothing."""
-        job, known = job_change.job, self._sinks
-        new_sinks = {name: sink for name, sink in job_change.sinks.items() if known.get(name) is not sink}
-        dropped_sinks = [sink for name, sink in known.items() if job_change.sinks.get(name) is not sink]
+        """Go on with another job, once the last round is delivered. What it raises changes nothing."""
+        job, before, after = job_change.job, self._sinks, job_change.sinks
+        new_sinks = {name: sink for name, sink in after.items() if before.get(name) is not sink}
         with closed_on_failure(new_sinks), remove_epoch_on_failure(self._folder, job.epoch):
             pipeline = Pipeline(self._folder, job, job_change.digest)
             totals, parts = self._totals.reread(job.plan), ResultParts(self._folder)
-            target = job_change.work.settings["target_latency"] or 0.0
             following = RoundChange(job.intake, job.epoch, offset, rounds.planner_after(job.intake))
         with self._change_lock:
             self.work, self.epoch, self.notices = job_change.work, job_change.epoch, job_change.notices
-            self._job, self._sinks = job, dict(job_change.sinks)
+            self._job, self._sinks = job, dict(after)
             self._pipeline, self._totals, self._result_parts = pipeline, totals, parts
             self._older.add()
+            target = self.work.settings["target_latency"] or 0.0
             try:
                 self._reporter.changed(job.plan, job.all_sources, self.work.policies, target, job_change.horizons)
-                for sink in dropped_sinks:
+                for sink in (sink for name, sink in before.items() if after.get(name) is not sink):
                     sink.close()
             except Exception as error:
-                # The run has changed: figures may be incomplete, and a sink may stay open.
                 log_event(LOG, logging.ERROR, "change", f"an internal error followed a change: {error!r}", trace=error)
         return following
 

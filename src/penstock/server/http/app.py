@@ -74,7 +74,7 @@ def _address_below_a_query(request: Request) -> str | None:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return failure(error)
+    return failure(error, f"{request.method} {request.url.path} failed")
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -110,12 +110,12 @@ class Gate:
             # The client has left before its request was whole: nothing of it is carried out, and nobody is told.
             return
         except Exception as error:
-            _LOG.exception("%s %s failed", scope["method"], scope["path"])
+            answer = failure(error, f"{scope['method']} {scope['path']} failed")
             if finished:
                 return
             if started:
                 raise
-            await failure(error)(scope, receive, marked)
+            await answer(scope, receive, marked)
         finally:
             for action in scope.get("state", {}).pop("at_end", ()):
                 action()

@@ -15,7 +15,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from penstock.errors import CODES, Busy, PenstockError, Position, ScriptErrors, ScriptWarning
+from penstock.errors import CODES, Busy, PenstockError, Position, ScriptErrors, ScriptWarning, log_internal
 from penstock.redaction import redacted_line, redacted_text
 
 MEDIA = "application/problem+json"
@@ -86,9 +86,11 @@ def problem_document(error: PenstockError, status: int) -> dict[str, Any]:
     return {**head, **error_document(error), "errors": [error_document(one) for one in each]}
 
 
-def failure(error: Exception) -> Response:
-    """Return the response for a fault of the server, without the text of its error."""
-    return problem(Refused(500, "P0601", f"the server failed: {type(error).__name__}", hint="its log has the reason"))
+def failure(error: Exception, what: str) -> Response:
+    """Log a fault of the server; return the response for it, without the text of its error. what: what has failed."""
+    reference = log_internal(error, what)
+    message = f"the server failed: {type(error).__name__} (reference {reference})"
+    return problem(Refused(500, "P0601", message, hint="its log has the reason under this reference"))
 
 
 def problem(error: PenstockError, in_script: bool = False) -> Response:

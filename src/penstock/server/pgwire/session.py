@@ -11,8 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.errors import PenstockError
-from penstock.events import logger_of
+from penstock.errors import PenstockError, log_internal
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.executor import Executor, PgOutcome
 from penstock.server.pgwire.prepared import Prepared, PreparedStatements
@@ -40,7 +39,6 @@ from penstock.server.pgwire.values.parameters import Value, read_value
 from penstock.server.pgwire.values.wire_types import WireType
 from penstock.server.pgwire.variables import Variables
 
-_LOG = logger_of("server")
 #: Bytes that are written before the client is waited for, and bytes of messages that are read ahead.
 _WRITTEN, _AHEAD = 65_536, 1 << 20
 #: Portals that a connection may have open.
@@ -184,8 +182,9 @@ class Conversation:
         except (EOFError, asyncio.CancelledError):
             raise
         except Exception as error:
-            _LOG.exception("a statement of PostgreSQL's protocol failed")
-            known = WireError("XX000", f"the server failed: {type(error).__name__}", "its log has more", code="P0601")
+            reference = log_internal(error, "a statement of PostgreSQL's protocol failed")
+            reason = f"the server failed: {type(error).__name__} (reference {reference})"
+            known = WireError("XX000", reason, "its log has more under this reference", code="P0601")
             await self._failed(known, message.kind)
 
     async def _carried_out(self, message: Message) -> None:

@@ -1,8 +1,8 @@
 """Exceptions that nobody has foreseen, raised at the steps of a command's life.
 
-A step is a function of the program that a command calls, in whichever thread: the exception is raised when it is called,
-before it has done anything, or when it returns, after it has done everything. The steps are found by carrying the
-command out once while calls are recorded.
+A step is a function of the program that a command calls, in whichever thread: the exception is raised when it is
+called, before it has done anything, or when it returns, after it has done everything. The steps are found by carrying
+the command out once while calls are recorded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Step:
 @dataclass
 class Faults:
     """Records the steps of a command, or raises at one of them, once. Threads that begin while it is installed are
-    watched, and the one that installs it."""
+    watched, and the one that installs it. threads: the beginnings of the names of those that are watched."""
+
+    threads: tuple[str, ...] = ("",)
 
     _recorded: dict[Step, int] | None = None
     _target: Step | None = None
@@ -55,6 +57,8 @@ class Faults:
         place = code.co_filename.find(_SOURCE)
         if place < 0 or code.co_name.startswith("<") or code.co_flags & 0x20:
             # A generator is left and entered again, and may end without being asked.
+            return
+        if not threading.current_thread().name.startswith(self.threads):
             return
         step = Step(code.co_filename[place + len(_SOURCE) :], code.co_qualname, event)
         if self._recorded is not None:
