@@ -81,6 +81,7 @@ class RemoteStatement:
             `rows_per_second`, `starts`, how it could begin, and `sharing`, with which queries it would share operators.
         sql: of a change that `apply` made or found, the statement itself.
         notices: as of `RemoteRows`.
+        position: of an INSERT, UPDATE or DELETE that has been carried out; what this client reads waits for it.
     """
 
     kind: str
@@ -95,6 +96,7 @@ class RemoteStatement:
     check: Mapping[str, Any] | None = None
     sql: str | None = None
     notices: tuple[str, ...] = ()
+    position: str | None = None
 
 
 class RemoteScript(tuple[RemoteStatement, ...]):
@@ -122,12 +124,14 @@ class RemotePosted:
         repeated: they were posted before with the same idempotency key.
         malformed: number of records that are not among them.
         rejected: the first of these: line from 1 or None, record, reason.
+        position: of the rows; what this client reads waits for it.
     """
 
     rows: int
     repeated: bool = False
     malformed: int = 0
     rejected: tuple[tuple[int | None, str, str], ...] = ()
+    position: str | None = None
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,7 @@ def _statement(document: Mapping[str, Any]) -> RemoteStatement:
         optional_error(document.get("error")), document.get("check"),
         document.get("sql"),
         tuple(str(Notice(one["message"], one.get("hint"))) for one in document.get("notices", ())),
+        document.get("position"),
     )  # fmt: skip
 
 
@@ -240,7 +245,9 @@ def catalog_of(document: Mapping[str, Any]) -> CatalogView:
 
 def posted_of(document: Mapping[str, Any]) -> RemotePosted:
     rejected = tuple((one["line"], one["record"], one["reason"]) for one in document["rejected"])
-    return RemotePosted(document["rows"], document["repeated"], document["malformed"], rejected)
+    return RemotePosted(
+        document["rows"], document["repeated"], document["malformed"], rejected, document.get("position")
+    )
 
 
 def running_of(document: Mapping[str, Any]) -> RemoteRunning:

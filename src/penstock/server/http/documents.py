@@ -178,6 +178,7 @@ class StatementDocument(BaseModel):
     number: int | None = None
     version: int | None = None
     instant: str | None = None
+    position: str | None = Field(None, description="Of an INSERT, UPDATE or DELETE, for the header Penstock-After.")
     staleness: float | None = None
     since: dict[str, str] | None = None
     text: str | None = None
@@ -302,6 +303,7 @@ class PostedDocument(BaseModel):
     repeated: bool
     malformed: int
     rejected: list[RejectedRecord]
+    position: str | None = Field(None, description="For the header Penstock-After.")
 
 
 class SessionDocument(BaseModel):
