@@ -125,3 +125,18 @@ def test_a_position_is_waited_for_so_long(live: Running, client: ServerClient) -
     left.set()
     with pytest.raises(PenstockError, match="P0726"):
         await_read("1.2", never, left, None)
+
+
+def test_explain_of_a_one_time_select(client: ServerClient) -> None:
+    (plan,) = client.execute("EXPLAIN SELECT room, COUNT(*) AS n FROM hot WHERE celsius > 20 GROUP BY room")
+    assert plan.text is not None and "hot" in plan.text and "room" in plan.text
+    with pytest.raises(PenstockError, match="P0201"):
+        client.execute("EXPLAIN START SELECT room FROM warm")
+
+
+def test_a_non_retroactive_relation_is_selected(client: ServerClient) -> None:
+    client.execute("CREATE NON RETROACTIVE RELATION tax (at TIMESTAMP, rate INT) FROM MEMORY () TIMESTAMP BY at")
+    client.execute("CREATE NON RETROACTIVE RELATION fixed (rate INT) FROM MEMORY (); INSERT INTO fixed VALUES (7)")
+    assert client.select("SELECT rate FROM fixed").to_arrow().to_pylist() == [{"rate": 7}]
+    with pytest.raises(PenstockError, match="P0340"):
+        client.execute("CREATE QUERY alone AS SELECT rate FROM tax")
