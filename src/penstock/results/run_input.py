@@ -247,7 +247,8 @@ def has_read(run: ReadRun, folder: Path, source: int, post: int) -> bool:
         source, post: their numbers.
     """
     rounds, intake = run.rounds, run.job.intake
-    found = next((one for one in intake.sources if is_posted(one) and one.option("source") == str(source)), None)
+    posted = (one for one in intake.sources if one.connector == "POSTED")
+    found = next((one for one in posted if one.option("source") == str(source)), None)
     splits = None if rounds is None or found is None else rounds.splits(source_file(found.name, intake.births))
     if rounds is None or found is None or found.is_static or splits is None:
         return True
