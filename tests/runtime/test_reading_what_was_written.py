@@ -1,4 +1,4 @@
-"""A server on the engine of Spark, whose rounds run beside its statements: a SELECT reads what was posted before it, and
+"""A server on the engine of Spark, whose rounds run beside its statements: a SELECT reads what was posted before, and
 what a paused query has left."""
 
 from __future__ import annotations
