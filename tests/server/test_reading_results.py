@@ -130,6 +130,8 @@ def test_a_position_is_waited_for_so_long(live: Running, client: ServerClient) -
 def test_explain_of_a_one_time_select(client: ServerClient) -> None:
     (plan,) = client.execute("EXPLAIN SELECT room, COUNT(*) AS n FROM hot WHERE celsius > 20 GROUP BY room")
     assert plan.text is not None and "hot" in plan.text and "room" in plan.text
+    (control,) = client.execute("EXPLAIN SELECT name FROM penstock.queries WHERE state = 'RUNNING'")
+    assert control.text is not None and "queries" in control.text
     with pytest.raises(PenstockError, match="P0201"):
         client.execute("EXPLAIN START SELECT room FROM warm")
 
