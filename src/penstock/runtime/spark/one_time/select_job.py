@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
-from penstock.runtime.memory_limit import limited
+from penstock.runtime.memory_limit import limited, too_large
 from penstock.runtime.spark.one_time.select_plan import InputTask, SelectPlan
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.pickling import pickled
@@ -65,7 +65,9 @@ class SelectJob:
         except PenstockError:
             raise
         except Exception as failure:
-            raise translate(failure) from failure
+            error = translate(failure)
+            # Raised where rows pass between Spark and a task, which has its limit meanwhile.
+            raise (too_large(plan.memory) if "MemoryError" in error.message else error) from failure
         finally:
             for name, value in before.items():
                 context.setLocalProperty(name, value)
