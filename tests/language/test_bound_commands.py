@@ -177,7 +177,7 @@ def test_functions(standing: Catalog) -> None:
 
 
 def test_a_standing_query_reads_views_and_no_queries(standing: Catalog) -> None:
-    for start in ("CREATE QUERY z AS ", "CREATE VIEW z AS ", "ALTER QUERY p AS ", "EXPLAIN "):
+    for start in ("CREATE QUERY z AS ", "CREATE VIEW z AS ", "ALTER QUERY p AS ", "EXPLAIN START "):
         text = start + "SELECT a FROM q"
         (error,) = _errors(text, standing)
         assert (error.code, error.message) == (

@@ -86,6 +86,7 @@ def test_names_that_no_path_has(page: Any, live: Running) -> None:
         assert "rooms" in opened.value.locator("body").inner_text()
         opened.value.close()
         page.get_by_role("button", name="Pause").click()
+        page.get_by_role("dialog").get_by_role("button", name="Pause").click()
         page.get_by_role("button", name="Resume").wait_for()
         assert live.door.service.query(name).state == "PAUSED"
     page.get_by_role("button", name="Drop").click()

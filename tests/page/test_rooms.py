@@ -71,6 +71,7 @@ def test_queries_and_their_results(page: Any, live: Running) -> None:
     assert results.locator("tbody tr").all_inner_texts() == ["<i>attic</i>\t23"]
     page.locator(".chart canvas").first.wait_for()
     page.get_by_role("button", name="Pause").click()
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     page.get_by_role("button", name="Resume").wait_for()
     assert live.door.service.query("warm").state == "PAUSED"
     page.get_by_role("button", name="Drop").click()
@@ -179,6 +180,7 @@ def test_a_control_token_has_all_commands_but_those_of_the_system(page: Any, liv
     page.get_by_label("Rooms").get_by_role("link", name="Queries").click()
     page.get_by_role("link", name="warm").click()
     page.get_by_role("button", name="Pause").click()
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     page.get_by_role("button", name="Resume").wait_for()
     # Another token has its own commands in the same browser.
     page.get_by_role("button", name="Sign out").click()

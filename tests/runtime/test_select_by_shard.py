@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import resource
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from test_one_time import CASES
@@ -14,8 +16,10 @@ from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.errors import PenstockError
 from penstock.language import SelectOnce, bind_script
+from penstock.physical.operators.joins.growth import limited_joins
 from penstock.results.source_rows import RowsInMemory
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_over
+from penstock.runtime.memory_limit import limited
 from penstock.runtime.spark.one_time.select_plan import run_here, select_plan
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.one_time import as_of, assert_same_rows, rows_of
@@ -125,3 +129,58 @@ def test_the_rows_of_a_stream_come_in_parts(text: str, shards: int) -> None:
 def test_a_source_with_the_time_of_the_clock_is_not_divided() -> None:
     query = query_of("SELECT k FROM S [RANGE 20 SECONDS]", " IDLE TIMEOUT 1 SECOND")
     assert divided(query, {"S": INPUTS["S"]}, 3) is None
+
+
+PAIRS = """CREATE RELATION a (i INT) FROM MEMORY (); CREATE RELATION b (j INT) FROM MEMORY ();
+    CREATE STREAM s (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND; """
+
+
+def once(text: str) -> OneTimeQuery:
+    (action,) = bind_script(PAIRS + text).actions
+    assert isinstance(action, SelectOnce)
+    return action.query
+
+
+def numbers(count: int) -> pa.Table:
+    return pa.table({"i": pa.array(range(count), pa.int32())})
+
+
+def test_an_answer_beyond_the_memory_is_refused() -> None:
+    query, rows = once("SELECT i FROM a;"), {"a": [RowsInMemory(numbers(10_000))]}
+    found = select_plan(query, rows, 2, memory=20_000)
+    assert found is not None
+    with pytest.raises(PenstockError, match="P0724"):
+        run_here(*found)
+    # Of an answer with a limit no shard sends more than that.
+    first = select_plan(once("SELECT i FROM a ORDER BY i DESC LIMIT 5 OFFSET 2;"), rows, 2, memory=20_000)
+    assert first is not None
+    assert [row[0] for row in rows_of(run_here(*first))] == [9997, 9996, 9995, 9994, 9993]
+
+
+def test_joins_end_while_they_grow() -> None:
+    """Static relations below a window are computed in the process that answers, which has no limit of its own."""
+    query = once(
+        "SELECT s.k, c.n FROM s [ROWS 5], (SELECT i, COUNT(*) AS n FROM a, b GROUP BY i) AS c WHERE s.k = c.i;"
+    )
+    inputs = {
+        "a": [RowsInMemory(numbers(3_000))], "b": [RowsInMemory(numbers(3_000).rename_columns(["j"]))],
+        "s": [RowsInMemory(pa.table({"ts": pa.array([1], pa.int32()), "k": pa.array([1], pa.int32())}))],
+    }  # fmt: skip
+    looks: list[int] = []
+    with pytest.raises(MemoryError), limited_joins(1_000_000, lambda: looks.append(1)):
+        found = select_plan(query, inputs, 2)
+        if found is not None:
+            run_here(*found)
+    # 9,000,000 pairs would have been formed, and the first batch of them is refused.
+    assert 1 <= len(looks) <= 4
+    with limited_joins(2**30):
+        assert select_plan(query, inputs, 2) is not None
+
+
+def test_a_task_has_a_limit_of_memory() -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(PenstockError, match="P0724"), limited(2**20):
+        np.zeros(2**28, np.int8)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    with limited(2**28):
+        assert len(np.zeros(2**24, np.int8)) == 2**24

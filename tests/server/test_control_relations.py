@@ -340,7 +340,7 @@ def test_an_update_of_all_rows_is_confirmed(client: ServerClient) -> None:
         ("CREATE QUERY q AS SELECT name FROM penstock.queries", "P0751"),
         ("CREATE VIEW v AS SELECT name FROM penstock.queries", "P0751"),
         ("SUBSCRIBE TO (SELECT name FROM penstock.queries)", "P0751"),
-        ("EXPLAIN SELECT name FROM penstock.queries", "P0751"),
+        ("EXPLAIN START SELECT name FROM penstock.queries", "P0751"),
         ("CREATE STREAM `penstock.x` (at TIMESTAMP) FROM HTTP () TIMESTAMP BY at", "P0206"),
         ("DELETE FROM penstock.queries", "P0101"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from penstock.client import ServerClient, connect
 from penstock.errors import PenstockError
+from penstock.results.cancellation import Cancellation
 from penstock.server.roles import AccessRole
+from penstock.server.statements.positions import await_read
 from tests.server.running import Running
-from tests.server.test_live_service import ROWS, WARM, answers, ended, started
+from tests.server.test_live_service import ROWS, WARM, ended, started, statement
 
 HOT = "CREATE QUERY hot AS SELECT ISTREAM(room, celsius) FROM readings [NOW] WHERE celsius > 19"
 
@@ -34,7 +37,6 @@ def test_a_select_reads_the_answers_of_queries(live: Running, client: ServerClie
     before = client.select("SELECT * FROM hot")
     assert before.to_arrow().column_names == ["ts", "room", "celsius"] and not before.to_arrow().num_rows
     client.insert("readings", ROWS)
-    answers(live, "warm", 3)
     found = client.select("SELECT * FROM hot ORDER BY ts")
     assert [tuple(row.values())[1:] for row in found.to_arrow().to_pylist()][:2] == [("hall", 19.5), ("attic", 23.0)]
     assert client.select("SELECT ts FROM hot WHERE room = 'attic'").to_arrow().to_pylist()[0]["ts"].hour == 9
@@ -65,7 +67,6 @@ def test_the_catalogs_agree_with_select(client: ServerClient) -> None:
 
 def test_a_paused_query_keeps_what_it_has_answered(live: Running, client: ServerClient) -> None:
     client.insert("readings", ROWS)
-    answers(live, "warm", 3)
     count = client.select("SELECT * FROM hot").to_arrow().num_rows
     client.execute("ALTER QUERY hot PAUSE; ALTER QUERY warm PAUSE")
     assert count and client.select("SELECT * FROM hot").to_arrow().num_rows == count
@@ -75,3 +76,69 @@ def test_a_paused_query_keeps_what_it_has_answered(live: Running, client: Server
 def test_a_relation_has_no_timestamp(client: ServerClient) -> None:
     with pytest.raises(PenstockError, match="P0202"):
         client.select("SELECT ts FROM warm")
+
+
+def test_what_was_posted_is_read(live: Running, client: ServerClient) -> None:
+    """Without a wait between them: each SELECT has the rows of the INSERT or post before it."""
+    for number in range(30):
+        at = f"2024-03-01 09:{number:02}:00"
+        if number % 2:
+            client.insert("readings", [{"at": at, "room": "hall", "celsius": 20.0}])
+        else:
+            client.execute(f"INSERT INTO readings VALUES (TIMESTAMP '{at}', 'hall', 20.0)")
+        # The instant of the row itself is not final.
+        assert client.select("SELECT COUNT(*) AS n FROM hot").to_arrow().to_pylist() == [{"n": number}]
+        (script,) = client.execute("SELECT COUNT(*) AS n FROM hot")
+        assert script.rows == [{"n": number}]
+    with client.subscribe("hot", beginning=True, until_now=True) as rows:
+        assert sum(batch.num_rows for batch in rows) == 29
+
+
+def test_positions_over_http(live: Running, client: ServerClient) -> None:
+    with live.client(AccessRole.CONTROL) as raw:
+        added = raw.post("/v1/streams/readings/rows", content=b"at,room,celsius\n2024-03-01T09:00:00Z,hall,21\n",
+                         headers={"Content-Type": "text/csv"}).json()  # fmt: skip
+        source = added["position"].split(".")[0]
+        inserted = statement(raw, "INSERT INTO rooms VALUES ('cellar', -1)").json()["statements"][0]
+        assert inserted["position"].split(".")[0] != source
+        select = {"sql": "SELECT COUNT(*) AS n FROM hot"}
+        both = {"Penstock-After": f"{added['position']}, {inserted['position']}"}
+        assert raw.post("/v1/statements", json=select, headers=both).json()["statements"][0]["rows"] == [{"n": 0}]
+        for wrong in ("x", "1", "1.2.3", "-1.2", "1." + "9" * 13):
+            refused = raw.post("/v1/statements", json=select, headers={"Penstock-After": wrong})
+            assert (refused.status_code, refused.json()["code"]) == (410, "P0712"), wrong
+        # Nothing reads what has been dropped, or was never there.
+        assert raw.post("/v1/statements", json=select, headers={"Penstock-After": "999.1"}).status_code == 200
+
+
+def test_a_position_is_waited_for_so_long(live: Running, client: ServerClient) -> None:
+    waits: list[float] = []
+
+    def never(source: int, post: int) -> bool:
+        waits.append(time.monotonic())
+        return False
+
+    with pytest.raises(PenstockError, match="P0725"):
+        await_read("1.2", never, Cancellation(), 0.05)
+    assert len(waits) > 1
+    left = Cancellation()
+    left.set()
+    with pytest.raises(PenstockError, match="P0726"):
+        await_read("1.2", never, left, None)
+
+
+def test_explain_of_a_one_time_select(client: ServerClient) -> None:
+    (plan,) = client.execute("EXPLAIN SELECT room, COUNT(*) AS n FROM hot WHERE celsius > 20 GROUP BY room")
+    assert plan.text is not None and "hot" in plan.text and "room" in plan.text
+    (control,) = client.execute("EXPLAIN SELECT name FROM penstock.queries WHERE state = 'RUNNING'")
+    assert control.text is not None and "queries" in control.text
+    with pytest.raises(PenstockError, match="P0201"):
+        client.execute("EXPLAIN START SELECT room FROM warm")
+
+
+def test_a_non_retroactive_relation_is_selected(client: ServerClient) -> None:
+    client.execute("CREATE NON RETROACTIVE RELATION tax (at TIMESTAMP, rate INT) FROM MEMORY () TIMESTAMP BY at")
+    client.execute("CREATE NON RETROACTIVE RELATION fixed (rate INT) FROM MEMORY (); INSERT INTO fixed VALUES (7)")
+    assert client.select("SELECT rate FROM fixed").to_arrow().to_pylist() == [{"rate": 7}]
+    with pytest.raises(PenstockError, match="P0340"):
+        client.execute("CREATE QUERY alone AS SELECT rate FROM tax")

@@ -107,3 +107,15 @@ def test_one_that_turns_out_to_need_more(workers: SelectWorkers, monkeypatch: py
     with pytest.raises(PenstockError) as refused:
         workers(query, {"R": RowsInMemory(big)}, Cancellation())
     assert refused.value.code == "P0724"
+
+
+@pytest.mark.parametrize("text", ["SELECT a.v, b.v AS w FROM S AS a, S AS b", "SELECT REPEAT(name, 1000000) FROM R"])
+def test_a_query_on_spark_has_a_limit_of_memory(workers: SelectWorkers, spark: Any, text: str) -> None:
+    query = query_of(text)
+    for _ in range(2):
+        with pytest.raises(PenstockError) as refused:
+            assert workers.larger is not None
+            workers.larger(OneTimeQuery(**{**vars(query), "as_of": 1999}), inputs_of(query), Cancellation(), 200.0)
+        assert refused.value.code == "P0724", refused.value
+    # The processes of the tasks go on.
+    assert spark.range(10).count() == 10

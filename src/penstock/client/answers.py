@@ -86,6 +86,7 @@ class RemoteStatement:
             `rows_per_second`, `starts`, how it could begin, and `sharing`, with which queries it would share operators.
         sql: of a change that `apply` made or found, the statement itself.
         notices: as of `RemoteRows`.
+        position: of an INSERT, UPDATE or DELETE that has been carried out; what this client reads waits for it.
     """
 
     kind: str
@@ -100,6 +101,7 @@ class RemoteStatement:
     check: Mapping[str, Any] | None = None
     sql: str | None = None
     notices: tuple[str, ...] = ()
+    position: str | None = None
 
     @property
     def outcome(self) -> str:
@@ -153,6 +155,7 @@ class RemotePosted:
         rejected: the first of these: line from 1 or None, record, reason.
         late: number of rows that are late for sure, and become dead letters.
         complete_to: the instant up to which the source was complete, by which that is known; None where it is not.
+        position: of the rows; what this client reads waits for it.
     """
 
     rows: int
@@ -161,6 +164,7 @@ class RemotePosted:
     rejected: tuple[tuple[int | None, str, str], ...] = ()
     late: int = 0
     complete_to: str | None = None
+    position: str | None = None
 
 
 @dataclass(frozen=True)
@@ -232,6 +236,7 @@ def _statement(document: Mapping[str, Any]) -> RemoteStatement:
         optional_error(document.get("error")), document.get("check"),
         document.get("sql"),
         tuple(str(Notice(one["message"], one.get("hint"))) for one in document.get("notices", ())),
+        document.get("position"),
     )  # fmt: skip
 
 
@@ -279,7 +284,10 @@ def catalog_of(document: Mapping[str, Any]) -> CatalogView:
 def posted_of(document: Mapping[str, Any]) -> RemotePosted:
     rejected = tuple((one["line"], one["record"], one["reason"]) for one in document["rejected"])
     late, complete_to = document.get("late", 0), document.get("complete_to")
-    return RemotePosted(document["rows"], document["repeated"], document["malformed"], rejected, late, complete_to)
+    return RemotePosted(
+        document["rows"], document["repeated"], document["malformed"], rejected, late, complete_to,
+        document.get("position"),
+    )  # fmt: skip
 
 
 def running_of(document: Mapping[str, Any]) -> RemoteRunning:

@@ -39,6 +39,8 @@ _LAST_PORT = 65_535
 _USUAL_PORT = 8265
 #: Seconds until a connection is there.
 _CONNECT_SECONDS = 10.0
+#: Sources of whose rows what is read waits for.
+_MOST_SOURCES = 100
 #: Options of the socket of a subscription, which may be silent for days: a peer that is gone is noticed within two
 #: minutes.
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -106,11 +108,27 @@ class Connection:
             raise PenstockError("P0808", f"{shown!r} cannot be used: {reason}", hint=hint, cause=error) from None
         self.url = url
         self.patience = patience
+        #: By source, the last post that this client has added; what it reads waits for them.
+        self._posts: dict[str, int] = {}
 
     def close(self) -> None:
         self._http.close()
         for client in list(self._streams):
             client.close()
+
+    def added(self, position: str | None) -> None:
+        """Note up to which position this client has added rows."""
+        for source, _, post in (one.partition(".") for one in (position or "").split(",") if one):
+            self._posts[source] = max(int(post), self._posts.pop(source, 0))
+        # Of more sources than that, those to which rows were added last.
+        for source in list(self._posts)[:-_MOST_SOURCES]:
+            self._posts.pop(source, None)
+
+    @property
+    def after(self) -> dict[str, str]:
+        """Return the header by which what is read waits for the rows that this client has added."""
+        position = ",".join(f"{source}.{post}" for source, post in list(self._posts.items()))
+        return {"Penstock-After": position} if position else {}
 
     def _check_open(self) -> None:
         """Raise PenstockError P0808 behind `close`."""
@@ -164,7 +182,9 @@ class Connection:
             client = stack.enter_context(self._client()) if own_pool else self._http
             if own_pool:
                 self._streams.add(client)
-            answer = stack.enter_context(client.stream(method, path, headers={"Accept": accept}, **request))
+            answer = stack.enter_context(
+                client.stream(method, path, headers={"Accept": accept, **self.after}, **request)
+            )
             if answer.is_error:
                 answer.read()
                 raise _failed(answer)
@@ -180,7 +200,7 @@ class Connection:
         """
         self._check_open()
         waits = httpx.Timeout(None, connect=_CONNECT_SECONDS)
-        headers = {"Accept": accept, **request.pop("headers", {})}
+        headers = {"Accept": accept, **self.after, **request.pop("headers", {})}
         with self._client() as client, client.stream(method, path, headers=headers, timeout=waits, **request) as answer:
             self._streams.add(client)
             if answer.is_error:

@@ -112,9 +112,11 @@ class ServerClient:
             ScriptErrors: for a script with errors; nothing of it is executed.
         """
         body = {"sql": sql, "wait": wait, "settings": dict(settings or {}), "dry": dry}
-        headers = {"Idempotency-Key": key or _new_key(), "Accept": "application/json"}
-        document = self._connection.json("POST", "/v1/statements", json=body, headers=headers)
-        return script_of(document)
+        headers = {"Idempotency-Key": key or _new_key(), "Accept": "application/json", **self._connection.after}
+        script = script_of(self._connection.json("POST", "/v1/statements", json=body, headers=headers))
+        for statement in script:
+            self._connection.added(statement.position)
+        return script
 
     def apply(
         self, script: str, *, dry: bool = False, wait: bool = True, key: str | None = None,
@@ -383,7 +385,9 @@ class ServerClient:
         headers = {"Content-Type": media, "Idempotency-Key": key or _new_key()}
         path = f"/v1/streams/{_segment(stream)}/rows"
         params = {} if unknown == "refuse" else {"unknown": unknown}
-        return posted_of(self._connection.json("POST", path, content=body, headers=headers, params=params))
+        posted = posted_of(self._connection.json("POST", path, content=body, headers=headers, params=params))
+        self._connection.added(posted.position)
+        return posted
 
 
 def quoted_name(name: str) -> str:

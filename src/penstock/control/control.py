@@ -199,6 +199,12 @@ class Control:
         self._engine.wake()
         return accepted
 
+    def positions(self, source: str) -> dict[int, int]:
+        """Return the number of a stream or relation whose rows are posted, with that of its last post; nothing for what
+        has been dropped."""
+        one = self._applier.current.stored.named(source)
+        return {} if one is None else {one.id: self._posted.last(one.id)}
+
     @property
     def catalog(self) -> Catalog:
         """Return the declarations that the engine runs."""

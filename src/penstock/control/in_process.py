@@ -20,6 +20,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.properties.need import AwaitedRows
 from penstock.connectors.sources import open_source
+from penstock.connectors.sources.posted_files import post_of
 from penstock.control.engine import (
     Activity,
     EngineFigures,
@@ -260,6 +261,15 @@ class InProcessEngine:
         """Return the answer `number` that has been emitted at a place, counted from 0."""
         with self._lock:
             return self._state.answers[place][number]
+
+    def has_read(self, source: int, post: int) -> bool:
+        """Return whether a post of a source, and those before it, have been read, or nothing reads them."""
+        with self._lock:
+            declared = self._state.sources.get(source)
+            if declared is None or declared.is_static or declared.connector != "POSTED":
+                return True
+            fresh = open_source(declared).discover(self._state.read.get(source, frozenset()))
+            return all(post_of(path) > post for path in fresh)
 
     def answers_of(self, places: Sequence[int]) -> tuple[dict[int, list[pa.Table]], dict[int, int], dict[str, int]]:
         """Return, all of one round, by place what has been emitted, and up to which tick that is complete: END of a

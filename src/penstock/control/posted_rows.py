@@ -194,6 +194,11 @@ class PostedRows:
                 self._expire(posts)
             return True
 
+    def last(self, source_id: int) -> int:
+        """Return the number of the last post of a source, 0 before the first."""
+        with self._lock:
+            return self._posts(source_id).number
+
     def withdraw(self, source_id: int, key: str) -> None:
         """Take back a post that has not been read."""
         with self._lock:

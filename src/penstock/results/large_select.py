@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.errors import PenstockError
+from penstock.physical.operators.joins.growth import limited_joins
 from penstock.results.cancellation import Cancellation
 from penstock.results.select import too_long
 from penstock.results.select_workers import in_file
 from penstock.results.source_rows import RetainedRows, RowsInMemory, SourceRows
 from penstock.runtime.local.one_time import OneTimeAnswer, at_instant, sources_of
+from penstock.runtime.memory_limit import too_large
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.retained.retained_log import RetainedLog
 from penstock.storage import storage
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 #: Parts of `snapshot_memory` that a shard may have of the rows: it holds them, its state and what it sends.
 _PARTS = 4
 _FEWEST, _MOST = 4, 400
+#: Bytes that a task may take at least.
+_LEAST = 64 << 20
 _NUMBERS = count(1)
 
 
@@ -64,7 +68,7 @@ class LargeSelects:
             seconds: that it may take.
 
         Raises:
-            PenstockError: P0725, P0726, and those of the query.
+            PenstockError: P0724, P0725, P0726, and those of the query.
         """
         from penstock.runtime.spark.one_time.select_job import Deadline, SelectJob
 
@@ -77,7 +81,15 @@ class LargeSelects:
         try:
             with cancellation.ending(job.cancel), Deadline(job, seconds) as deadline:
                 try:
-                    table = self._table(job, query, _shared(inputs, folder), shards)
+
+                    def check() -> None:
+                        cancellation.check()
+                        if deadline.is_over:
+                            raise too_long(seconds)
+
+                    table = self._table(job, query, _shared(inputs, folder), shards, check)
+                except MemoryError:
+                    raise too_large(self._bound) from None
                 except PenstockError as error:
                     cancellation.check()
                     if deadline.is_over:
@@ -88,12 +100,22 @@ class LargeSelects:
             storage().remove_tree(folder)
         return None if table is None else OneTimeAnswer(query, table, query.as_of)
 
+    @property
+    def _bound(self) -> int:
+        """Return the bytes that each part of a query may take, and its answer."""
+        return max(self.memory, _LEAST)
+
     def _table(
-        self, job: SelectJob, query: OneTimeQuery, inputs: Mapping[str, SourceRows], shards: int
-    ) -> pa.Table | None:
+        self, job: SelectJob, query: OneTimeQuery, inputs: Mapping[str, SourceRows], shards: int,
+        check: Callable[[], None],
+    ) -> pa.Table | None:  # fmt: skip
         from penstock.runtime.spark.one_time.select_plan import select_plan
 
-        found = select_plan(query, {name: _parts(rows) for name, rows in inputs.items()}, shards)
+        # Static relations are computed in this process, which answers others meanwhile.
+        with limited_joins(self._bound, check):
+            parts = {name: _parts(rows) for name, rows in inputs.items()}
+            found = select_plan(query, parts, shards, memory=self._bound)
+        check()
         return None if found is None else job.answer(*found)
 
     def remove_left(self) -> None:

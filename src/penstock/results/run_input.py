@@ -20,6 +20,7 @@ from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.connectors.contract import Sink
 from penstock.connectors.results.batch_file import BatchFile
 from penstock.connectors.results.result_folder import ResultFolder
+from penstock.connectors.sources.posted_files import post_of, rows_files
 from penstock.errors import PenstockError, as_name
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
@@ -236,6 +237,27 @@ def state_of_run(
         updates=known.updates,
         newest={**known.newest, **newest_of(queries, known.newest)},
     )
+
+
+def has_read(run: ReadRun, folder: Path, source: int, post: int) -> bool:
+    """Return whether a run has delivered the round with a post of a source, and those before it, or reads none of them.
+
+    Args:
+        folder: of the posts of the source.
+        source, post: their numbers.
+    """
+    rounds, intake = run.rounds, run.job.intake
+    posted = (one for one in intake.sources if one.connector == "POSTED")
+    found = next((one for one in posted if one.option("source") == str(source)), None)
+    splits = None if rounds is None or found is None else rounds.splits(source_file(found.name, intake.births))
+    if rounds is None or found is None or found.is_static or splits is None:
+        return True
+    done = rounds.delivered_state(lambda offset, batch: offset.splits_done(found.name))
+    known = [post_of(split.path) for split in splits]
+    if known and known[-1] >= post:
+        return all(post_of(split.path) > post for split in splits[done:])
+    # It has not been found yet, or has been read so long ago that its file is gone.
+    return not any(max(known, default=-1) < post_of(str(path)) <= post for path in rows_files(folder))
 
 
 def newest_of(queries: Mapping[str, tuple[str, Query]], newest: Mapping[str, int]) -> dict[str, int]:

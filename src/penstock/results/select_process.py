@@ -9,11 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-import resource
 import select
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,12 +23,12 @@ from penstock.results.select_workers import (
     SelectRequest,
     no_room,
     read_message,
-    too_large,
     write_message,
     write_rows,
 )
-from penstock.runtime.allocation import arrow_by_malloc, freed, keep_freed, release
+from penstock.runtime.allocation import arrow_by_malloc, keep_freed, release
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_once, answer_over
+from penstock.runtime.memory_limit import limited
 
 #: Seconds without a query after which memory that is kept for the next one is returned.
 _IDLE = 10.0
@@ -76,37 +73,14 @@ def answered(request: SelectRequest) -> OneTimeAnswer | PenstockError:
             tables = {name: rows.table() for name, rows in inputs.items()}
             answer = answer_over(query, tables, request.strategy)
             write_rows(answer.table, Path(request.output))
-    except MemoryError:
-        return too_large(request.memory)
     except PenstockError as error:
         return error
     except Exception as error:
-        # So the system says it to what is not Python's own: an import that lists a folder, a file that is mapped.
-        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
-            return too_large(request.memory)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return no_room(error)
         return PenstockError("P0601", f"the query failed: {type(error).__name__}: {error}", cause=error)
     # The query may hold code that only the other process can load.
     return replace(answer, query=None, table=pa.table({}))  # type: ignore[arg-type]
-
-
-@contextmanager
-def limited(memory: int) -> Iterator[None]:
-    """Let this process take `memory` bytes more than it uses. Mapped files do not count."""
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (max(0, _data() - freed()) + memory, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
-def _data() -> int:
-    """Return the bytes of private memory that this process may write."""
-    with Path("/proc/self/status").open(encoding="ascii") as status:
-        sizes = {line.split(":")[0]: line.split()[1] for line in status if line.startswith("VmData")}
-    return int(sizes["VmData"]) * 1024
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from penstock.results.cancellation import Cancellation
 from penstock.results.select import too_long
 from penstock.results.source_rows import RowsInFile, RowsInMemory, SourceRows
 from penstock.runtime.local.one_time import OneTimeAnswer
+from penstock.runtime.memory_limit import too_large
 from penstock.runtime.spark.pickling import pickled
 from penstock.temporary import removed_after
 
@@ -256,14 +257,6 @@ class SelectWorkers:
             idle, self._idle = self._idle, []
         for process in idle:
             process.end()
-
-
-def too_large(memory: int) -> PenstockError:
-    """Return the error for a query that needs more than `memory` bytes."""
-    return PenstockError(
-        "P0724", f"the query needs more than {memory:,} bytes of memory",
-        hint="read a shorter window, fewer sources, or raise snapshot_memory",
-    )  # fmt: skip
 
 
 def no_room(error: OSError) -> PenstockError:

@@ -120,6 +120,9 @@ class InProcessSide:
         compute = None if scope.is_light(command.query) else self._workers
         return SelectedRows.of(LiveReader(lambda: state, compute).answer(command.query, cancellation))
 
+    def has_read(self, source: int, post: int) -> bool:
+        return self._engine.has_read(source, post)
+
     def _state(self, command: SelectOnce, scope: SelectScope, inputs: Mapping[str, SourceRows]) -> LiveState:
         """Return what a query reads: whole inputs, and the answers of queries, all of one round."""
         keys = [key for name in sources_of(command.query) if (key := name.lower()) in scope.queries]

@@ -38,6 +38,7 @@ from penstock.language.commands import (
 from penstock.language.parse import parse_script
 from penstock.language.statements import CancelStatement, SubscribeStatement
 from penstock.redaction import redacted_text
+from penstock.results.cancellation import Cancellation
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.watching.prometheus import metrics_text
 from penstock.server.access import StatementAccess, kind_of
@@ -74,6 +75,7 @@ from penstock.server.statements.listed_views import (
     statement_view,
     unbound_views,
 )
+from penstock.server.statements.positions import await_read, position_of, position_text
 from penstock.server.statements.results_to_come import ResultsToCome
 from penstock.server.statements.running_statements import SUBSCRIBE, RunningStatements, RunningSubscription
 from penstock.server.statements.selecting import SelectScope
@@ -200,7 +202,7 @@ class LiveService:
         if outcome is not None:
             return StatementReply(
                 kind, outcome.state.value, outcome.number, outcome.version, self._instant(outcome),
-                error=outcome.error, changed=outcome.rows,
+                error=outcome.error, changed=outcome.rows, position=position_of(self._control, command, outcome),
             )  # fmt: skip
         if isinstance(command, SelectOnce):
             return self._selected(kind, one.text, command, request)
@@ -227,6 +229,10 @@ class LiveService:
             text = command.reason
         return StatementReply(kind, "DONE", text=text)
 
+    def _await(self, position: str | None, left: Cancellation) -> None:
+        """Wait until what was posted up to a position can be read. Raises PenstockError P0712, P0725, P0726."""
+        await_read(position, self._side.has_read, left, self._seconds or None)
+
     def _explained(self, command: ExplainCommand) -> str:
         """Return the plan of a query; of a registered one with what is chosen of it, and whether it changes."""
         if not command.registered:
@@ -237,6 +243,7 @@ class LiveService:
     def _selected(self, kind: str, text: str, command: SelectOnce, request: ScriptRequest) -> StatementReply:
         sources = {name: source.domain for name, source in sources_of(command.query).items()}
         with self._running.running(kind, text, request.caller, request.left) as statement:
+            self._await(request.after, request.left)
             scope = self._scope().with_control(command.query, self.view)
             found = self._side.select(command, scope, statement.id, request.left)
         instant = None if found.tick is None else command.query.domain.show(found.tick)
@@ -289,6 +296,7 @@ class LiveService:
 
     def _subscribed(self, command: Subscribe, text: str, request: ScriptRequest) -> RunningSubscription:
         """Return the rows of a SUBSCRIBE as they come."""
+        self._await(request.after, request.left)
         wanted = ResultRequest(
             "", request.cursor, snapshot=command.snapshot, progress=command.progress, after=command.as_of,
             up_to=command.up_to, caller=request.caller,
@@ -354,6 +362,7 @@ class LiveService:
 
     def results(self, request: ResultRequest) -> ResultSource:
         text = f"SUBSCRIBE TO {quoted(request.query)}"
+        self._await(request.position, Cancellation())
         return RunningSubscription(self._running, text, request.caller, self._source_of(request))
 
     def _source_of(self, request: ResultRequest) -> ResultSource:
@@ -404,7 +413,8 @@ class LiveService:
     def post(self, name: str, rows: pa.Table, key: str | None, caller: Caller) -> RowsPosted:
         source, beats = self.declaration(name), self._control.version().sources
         added = self._control.insert(name, rows, key, _principal(caller))
-        return posted(source, rows, beats.get(source.name.lower()), added)
+        position = position_text(self._control.positions(name))
+        return posted(source, rows, beats.get(source.name.lower()), added, position)
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
         return [command_view(*one) for one in self._control.commands(after, limit)]

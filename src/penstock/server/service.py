@@ -45,6 +45,7 @@ class StatementReply:
         check: of a query that was not registered, its plan, its cost, and how it could begin (`query_check.py`).
         schema: of a SELECT or a SUBSCRIBE that was only checked, the columns of its rows.
         notices: of a SELECT, what is to be known of its answer.
+        position: of an INSERT, UPDATE or DELETE that has been carried out, for `ScriptRequest.after`.
         changed: of an INSERT, UPDATE or DELETE that has been carried out, of how many rows, where that is known.
     """
 
@@ -64,6 +65,7 @@ class StatementReply:
     schema: pa.Schema | None = None
     changed: int | None = None
     notices: tuple[Notice, ...] = ()
+    position: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class ScriptRequest:
         settings: of the session, as SET writes them.
         left: is set when the caller has left; one-time queries end then, commands do not.
         cursor: where a SUBSCRIBE continues; None: from now on.
+        after: a position that a SELECT or SUBSCRIBE waits for; None for none.
         is_whole: the script says all that is to be declared; the replies are to the statements of the difference.
     """
 
@@ -99,6 +102,7 @@ class ScriptRequest:
     left: Cancellation = field(default_factory=Cancellation)
     cursor: str | None = None
     is_whole: bool = False
+    after: str | None = None
 
 
 @dataclass(frozen=True)
@@ -175,12 +179,14 @@ class RowsPosted:
         late: how many of the rows are late for sure, and become dead letters.
         complete_to: the instant up to which the elements of the source were complete, by which that is known; None
             where none of them had been read, or the source has no time.
+        position: that of the rows, for `ScriptRequest.after`.
     """
 
     rows: int
     repeated: bool = False
     late: int = 0
     complete_to: str | None = None
+    position: str | None = None
 
 
 class EndOfResults(Exception):
@@ -231,6 +237,7 @@ class ResultRequest:
         after: the instant, in ticks, after which the rows are; with a snapshot that of the content.
         up_to: the instant, in ticks, with which it ends.
         caller: who reads.
+        position: that is waited for before it begins; None for none.
     """
 
     query: str
@@ -242,6 +249,7 @@ class ResultRequest:
     after: int | None = None
     up_to: int | None = None
     caller: Caller = ANYONE
+    position: str | None = None
 
 
 class Service(Protocol):

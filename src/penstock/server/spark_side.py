@@ -23,7 +23,7 @@ from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState, ResultElements
 from penstock.results.reader import ResultReader, Subscription, reader_schema
-from penstock.results.run_input import pinned_input, state_of_run
+from penstock.results.run_input import has_read, pinned_input, state_of_run
 from penstock.results.select import LiveReader
 from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.local.explain import explain
@@ -152,6 +152,10 @@ class SparkSide:
             answer = self._reader(state).answer(command.query, cancellation)
         is_live = any(name.lower() not in whole for name in read)
         return SelectedRows.of(answer if is_live else replace(answer, staleness=None))
+
+    def has_read(self, source: int, post: int) -> bool:
+        run = self._engine.run
+        return run is None or run.rounds is None or has_read(run, self._posted / str(source), source, post)
 
     def _left_of(self, run: SparkRun, queries: Mapping[str, tuple[str, Query]]) -> dict[str, ResultElements]:
         """Return what is left of the streams of queries that do not run, such as paused ones."""

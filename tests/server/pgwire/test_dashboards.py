@@ -1,5 +1,5 @@
-"""A windowed query as a chart of Grafana: what its PostgreSQL data source sends, with its macros as it expands them; and
-the catalogs of queries agree with what a SELECT of them returns."""
+"""A windowed query as a chart of Grafana: what its PostgreSQL data source sends, with its macros as it expands them.
+And the catalogs of queries agree with what a SELECT of them returns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from penstock.server.roles import AccessRole
@@ -63,7 +64,8 @@ def test_a_chart_of_a_windowed_query(charted: RunningPg) -> None:
     # What the editor asks to find the column of times and the columns of values
     columns = 'SELECT quote_ident(column_name) AS "column", data_type AS "type" FROM information_schema.columns'
     assert charted.rows(f"{columns} WHERE quote_ident(table_name) = 'load'") == [
-        ("ts", "timestamp with time zone"), ("room", "text"), ("celsius", "double precision"), ("n", "bigint")]  # fmt: skip
+        ("ts", "timestamp with time zone"), ("room", "text"), ("celsius", "double precision"),
+        ("n", "bigint")]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["load", "hot", "warm", "readings", "rooms", "upstairs"])
@@ -99,3 +101,23 @@ def test_the_catalogs_list_what_a_select_returns(charted: RunningPg, name: str) 
 def test_the_columns_of_a_stream_begin_with_its_timestamp(charted: RunningPg) -> None:
     rows = charted.rows("SELECT * FROM hot ORDER BY ts")
     assert len(rows) == 3 and all(isinstance(ts, datetime) and ts == at for ts, at, _ in rows)
+
+
+def test_a_connection_reads_what_it_has_written(charted: RunningPg) -> None:
+    with charted.connect() as connection:
+        for number in range(10):
+            at = f"2024-03-01 11:{number:02}:00"
+            if number % 2:
+                with connection.cursor().copy("COPY readings (at, room, celsius) FROM STDIN") as copy:
+                    copy.write_row((at, "hall", 20.0))
+            else:
+                connection.execute(f"INSERT INTO readings VALUES (TIMESTAMP '{at}', 'hall', 20.0)")
+            (position,) = connection.execute("SHOW penstock.position").fetchone() or ("",)
+            connection.execute(f"SET penstock.after = '{position}'")
+            assert connection.execute("SHOW penstock.after").fetchone() == (position,)
+            assert connection.execute("SELECT COUNT(*) FROM hot").fetchone() == (4 + number,)
+        with pytest.raises(psycopg.Error, match="no position"):
+            connection.execute("SET penstock.after = 'x'")
+            connection.execute("SELECT COUNT(*) FROM hot")
+        connection.execute("RESET penstock.after")
+        assert connection.execute("SELECT COUNT(*) FROM hot").fetchone()

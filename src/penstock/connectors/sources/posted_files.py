@@ -116,6 +116,11 @@ def _files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names)]
 
 
+def post_of(path: str) -> int:
+    """Return the number of the post in a file."""
+    return _number(Path(path))
+
+
 def _name(number: int) -> str:
     return f"{number:0{_DIGITS}}{ROWS}"
 

@@ -178,6 +178,7 @@ class StatementDocument(BaseModel):
     number: int | None = None
     version: int | None = None
     instant: str | None = None
+    position: str | None = Field(None, description="Of an INSERT, UPDATE or DELETE, for the header Penstock-After.")
     staleness: float | None = None
     since: dict[str, str] | None = None
     text: str | None = None
@@ -306,6 +307,7 @@ class PostedDocument(BaseModel):
     rejected: list[RejectedRecord]
     late: int
     complete_to: str | None
+    position: str | None = Field(None, description="For the header Penstock-After.")
 
 
 class SessionDocument(BaseModel):

@@ -21,6 +21,7 @@ from penstock.server.http.formats import (
 )
 from penstock.server.http.problems import Refused
 from penstock.server.http.queries import Called, Name
+from penstock.server.http.statements import After
 from penstock.server.http.streams import PING, STREAMED, WAIT, StreamedFormat, opened, stream_response
 from penstock.server.roles import AccessRole
 from penstock.server.service import ResultRequest
@@ -47,6 +48,7 @@ async def results(
     cursors: Annotated[bool, Query(description="NDJSON: whether lines with cursors come between.")] = False,
     format: Annotated[StreamedFormat | None, Query()] = None,  # noqa: A002 - the parameter's name
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=1_000)] = None,
+    after: After = None,
 ) -> Response:
     """Return the results of a query from a cursor on, as they come."""
     door = door_of(request)
@@ -58,7 +60,7 @@ async def results(
         raise Refused(400, "P0803", f"{place[:100]!r} is no cursor", hint=nearest(place, ("now", "beginning")))
     wanted = ResultRequest(
         name or query, None if place in (None, "now", "beginning") else place, beginning, snapshot, progress,
-        until == "now", caller=caller,
+        until == "now", caller=caller, position=after,
     )  # fmt: skip
     opened(request, door)
     source = await door.streaming(lambda: door.service.results(wanted))

@@ -38,7 +38,13 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/v1/streams/{stream:path}/rows", response_model=PostedDocument, responses=_RESPONSES, openapi_extra=_BODY)
+@router.post(
+    "/v1/streams/{stream:path}/rows",
+    response_model=PostedDocument,
+    responses=_RESPONSES,
+    openapi_extra=_BODY,
+    response_model_exclude_unset=True,
+)
 async def post(
     request: Request,
     response: Response,
@@ -72,6 +78,7 @@ async def post(
         return PostedDocument(
             rows=durable.rows, repeated=durable.repeated, malformed=len(posted.malformed), rejected=listed,
             late=durable.late, complete_to=durable.complete_to,
+            **({} if durable.position is None else {"position": durable.position}),
         )  # fmt: skip
 
     document = await door.posting(added)

@@ -52,6 +52,10 @@ _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%;")
 Key = Annotated[str | None, Header(alias="Idempotency-Key", description="Executes the request once, however often it "
                                    "is sent.", max_length=_LONGEST_KEY)]  # fmt: skip
 
+After = Annotated[str | None, Header(alias="Penstock-After", description="A position, as a post or an INSERT answers "
+                                     "it: rows are read when what was posted up to there has been read.",
+                                     max_length=10_000)]  # fmt: skip
+
 
 @router.post(
     "/v1/statements",
@@ -65,6 +69,7 @@ async def execute(
     body: StatementBody,
     idempotency_key: Key = None,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=1_000)] = None,
+    after: After = None,
 ) -> Response:
     """Execute a script. It is bound as a whole: with an error nothing of it is executed. The rows of a single SELECT
     are also had as NDJSON, CSV or an Arrow stream, by the header Accept; those of a SUBSCRIBE come as the results of a
@@ -74,8 +79,9 @@ async def execute(
     caller = caller_of(request, AccessRole.READ, "to execute statements")
     check_size(door, body.sql)
     script = ScriptRequest(
-        body.sql, caller, checked_key(idempotency_key), body.wait, body.dry, dict(body.settings), cursor=last_event_id
-    )
+        body.sql, caller, checked_key(idempotency_key), body.wait, body.dry, dict(body.settings), cursor=last_event_id,
+        after=after,
+    )  # fmt: skip
     try:
         if form is not BodyFormat.JSON and not await door.quick(lambda: _has_rows(body, form)):
             # Refused before anything of it is executed, unless it has errors, which come first.
@@ -223,7 +229,7 @@ def _document(reply: ScriptReply) -> Iterator[bytes]:
 
 def _statement(reply: StatementReply) -> Iterator[bytes]:
     head: dict[str, Any] = {"kind": reply.kind, "state": reply.state}
-    for name in ("number", "version", "instant", "text", "sql", "check"):
+    for name in ("number", "version", "instant", "position", "text", "sql", "check"):
         if (value := getattr(reply, name)) is not None:
             head[name] = value
     if reply.staleness is not None:

@@ -16,7 +16,7 @@ from penstock.server.pgwire.cursors import Cursors
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.replies import RowColumn, columns_of, text_columns
-from penstock.server.pgwire.session_state import KEY, SessionState
+from penstock.server.pgwire.session_state import OWN, SessionState
 from penstock.server.pgwire.statements.clauses import read_copy, read_declare, read_fetch
 from penstock.server.pgwire.statements.kinds import Classified, Does, classify
 from penstock.server.pgwire.statements.lexing import Statement, plain_text
@@ -114,7 +114,7 @@ class StatementAnalysis:
     async def classified(self, statement: Statement) -> Classified:
         """Return what a statement does. Raises WireError."""
         try:
-            return await self._door.call(lambda: classify(statement, self._door.names, self._state.variables.knows))
+            return await self._door.call(lambda: classify(statement, self._door.names, self._state.knows))
         except WireError as error:
             raise error.moved(statement.offset) from None
 
@@ -181,7 +181,7 @@ class StatementAnalysis:
             raise script.error(error) from None
 
     def settings(self) -> dict[str, str]:
-        return {name: value for name, value in self._state.settings.items() if name != KEY}
+        return {name: value for name, value in self._state.settings.items() if name not in OWN}
 
 
 def line_name(statement: Statement) -> str:

@@ -37,7 +37,7 @@ from penstock.server.pgwire.replies import (
     StreamRows,
     TableRows,
 )
-from penstock.server.pgwire.session_state import KEY, SessionState
+from penstock.server.pgwire.session_state import AFTER, KEY, SessionState
 from penstock.server.pgwire.statements.clauses import (
     Copy,
     CopyFrom,
@@ -341,7 +341,7 @@ class Executor:
         def post() -> None:
             rows = pa.concat_tables(parts).combine_chunks()
             name = None if key is None else "pg-" + _digest(f"COPY {key}\0{source}\0", rows)
-            service.post(source, rows, name, caller)
+            self.state.position = service.post(source, rows, name, caller).position
 
         await self._door.call(post)
 
@@ -351,7 +351,7 @@ class Executor:
             self.state.set_modes(statement)
             return
         name = setting.name.lower()
-        if not self.state.variables.knows(name) and name != KEY and setting.value is not None:
+        if not self.state.knows(name) and setting.value is not None:
             # The service knows which settings the language has, and what they take.
             text = f"SET {setting.name} = {string_text(setting.value)}"
             await self._sent(ScriptText(text, ((0, None),)))
@@ -376,8 +376,9 @@ class Executor:
         if key is not None:
             key = "pg-" + hashlib.sha256(f"{key}\0{script.text}".encode()).hexdigest()
         request = ScriptRequest(
-            script.text, self._caller, key, settings=self.analysis.settings(), left=left or self._left
-        )
+            script.text, self._caller, key, settings=self.analysis.settings(), left=left or self._left,
+            after=self.state.settings.get(AFTER),
+        )  # fmt: skip
         self._door.count_script(self._caller.name)
         try:
             reply = await self._door.call(lambda: self._door.service.execute(request))
@@ -403,6 +404,7 @@ class Executor:
         if reply.state in _UNFINISHED:
             text = f"command {reply.number} is {reply.state}; SHOW COMMANDS tells what becomes of it"
             self.state.notice("NOTICE", text, None)
+        self.state.position = reply.position or self.state.position
         if reply.kind == "INSERT":
             return PgOutcome(f"INSERT 0 {inserted_rows(statement)}")
         return PgOutcome(reply.kind if reply.changed is None else f"{reply.kind} {reply.changed}")

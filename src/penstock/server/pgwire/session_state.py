@@ -15,6 +15,10 @@ from penstock.server.pgwire.variables import Variables, shown_name
 
 #: The idempotency key of the commands that follow.
 KEY = "penstock.key"
+#: The position that a SELECT or SUBSCRIBE waits for, and the one up to which this connection has added rows.
+AFTER, POSITION = "penstock.after", "penstock.position"
+#: Settings that belong to a connection, and are none of the language's.
+OWN = frozenset({KEY, AFTER, POSITION})
 _SHOWN = {"TIME ZONE": "timezone", "TRANSACTION ISOLATION LEVEL": "transaction_isolation",
           "SESSION AUTHORIZATION": "session_authorization"}  # fmt: skip
 
@@ -33,6 +37,8 @@ class SessionState:
     def __init__(self, variables: Variables, notice: Callable[[str, str, str | None], None]) -> None:
         self.transaction: PgTransaction | None = None
         self.settings: dict[str, str] = {}
+        #: Of the rows that were added last.
+        self.position: str | None = None
         self.variables = variables
         self.notice = notice
 
@@ -44,6 +50,10 @@ class SessionState:
     def check_writes(self) -> None:
         """Raises WireError 25006 where nothing may be changed."""
         (self.transaction or PgTransaction(self.variables.is_read_only)).check_writes()
+
+    def knows(self, name: str) -> bool:
+        """Return whether there is a setting that is none of the language's."""
+        return self.variables.knows(name) or name.lower() in OWN
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -155,6 +165,10 @@ class SessionState:
             pairs: Mapping[str, str] = self.variables.all()
             table = pa.table({"name": list(pairs), "setting": list(pairs.values())})
             return TableRows(table, text_columns("name", "setting"))
+        whole = "".join(token.text for token in statement.tokens[1:]).lower()
+        if whole in OWN:
+            own = {POSITION: self.position, KEY: self.settings.get(KEY), AFTER: self.settings.get(AFTER)}
+            return LineRows(whole, [own[whole] or ""])
         name = _SHOWN.get(" ".join(token.word for token in statement.tokens[1:])) or reader.name()
         value = self.variables.get(name)
         if value is None:

@@ -41,6 +41,10 @@ class EngineSide(Protocol):
             PenstockError: P0622, P0711 and P0721 for what is not kept, P0724 to P0726, and those of the query.
         """
 
+    def has_read(self, source: int, post: int) -> bool:
+        """Return whether a post of a source, and those before it, have been read and delivered, or nothing reads them.
+        Both are given by their numbers."""
+
     def explain(self, query: Query, form: str) -> str:
         """Return the plan of a query."""
 

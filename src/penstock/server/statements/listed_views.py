@@ -111,13 +111,18 @@ def shown_tick(domain: TimeDomain | None, tick: int | None) -> str | None:
     return None if domain is None or tick is None else domain.show(tick)
 
 
-def posted(source: Source, rows: pa.Table, beat: int | None, added: bool) -> RowsPosted:
-    """Return the answer to a post. beat: up to which tick the source was complete before it; added: whether the post
-    was new."""
+def posted(source: Source, rows: pa.Table, beat: int | None, added: bool, position: str | None) -> RowsPosted:
+    """Return the answer to a post.
+
+    Args:
+        beat: up to which tick the source was complete before it.
+        added: whether the post was new.
+        position: of the rows.
+    """
     if source.timestamp is None:
-        return RowsPosted(rows.num_rows, not added)
+        return RowsPosted(rows.num_rows, not added, position=position)
     late = late_rows(source, typed_table(source, rows), beat) if added else 0
-    return RowsPosted(rows.num_rows, not added, late, shown_tick(source.domain, beat))
+    return RowsPosted(rows.num_rows, not added, late, shown_tick(source.domain, beat), position)
 
 
 def plan_change_text(one: ListedQuery) -> str:

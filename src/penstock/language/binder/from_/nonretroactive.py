@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.algebra import Algebra, Join, NRRJoin, is_nrr, unjoined
+from penstock.algebra import Algebra, Join, NRRJoin, RelationScan, is_nrr, unjoined
 from penstock.algebra.nodes.base import common_domain
 from penstock.expressions.nodes import Expression, columns_of, remap
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.inputs import FromInput
 from penstock.language.text import TextSpan
+from penstock.tree import Node, transform_up, walk
 
 _HINT = "join it with the streams before they are grouped, or declare it without NON RETROACTIVE"
 
@@ -33,6 +34,22 @@ def refuse_unjoined(root: Algebra, span: TextSpan, context: Context) -> None:
     for scan in unjoined(root):
         message = f"{scan.source.name} is NON RETROACTIVE: it can only be joined with streams or windows over them"
         context.fail("P0340", message, span, _HINT)
+
+
+def contents_of_unjoined(root: Algebra) -> Algebra:
+    """Return a query that is answered once, with each NRR that is joined with no stream read as any relation: there is
+    nothing that its updates could leave as it was. One that is also joined with a stream stays as it is."""
+    alone = {scan.fingerprint for scan in unjoined(root)}
+    joined = {scan.fingerprint for node in walk(root) if isinstance(node, NRRJoin) for scan in walk(node.right)}
+    if not alone - joined:
+        return root
+
+    def as_relation(node: Node) -> Node:
+        if not isinstance(node, RelationScan) or node.fingerprint not in alone - joined:
+            return node
+        return replace(node, source=replace(node.source, non_retroactive=False))
+
+    return transform_up(root, as_relation)
 
 
 #: Joins two inputs on conditions over the columns of the left followed by those of the right.

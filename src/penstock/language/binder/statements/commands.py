@@ -12,7 +12,7 @@ from penstock.errors import PenstockError, counted, instead_of_taken, nearest
 from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.from_.control_names import control_table
-from penstock.language.binder.from_.nonretroactive import refuse_unjoined
+from penstock.language.binder.from_.nonretroactive import contents_of_unjoined, refuse_unjoined
 from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.select.queries import QueryBinder
 from penstock.language.binder.statements.attributes import CREATED_ATTRIBUTES, bind_attributes
@@ -294,6 +294,7 @@ def bind_select(statement: OneTimeSelect, context: Context) -> Command:
     as_of = None if statement.as_of is None else instant(statement.as_of, domain, context)
     if root is None:
         raise BindingFailed
+    root = contents_of_unjoined(root)
     refuse_unjoined(root, statement.query.span, context)
     check_volatile(root, statement.query.span, context)
     root = with_known_chances(root, statement.query.span, context)
@@ -309,6 +310,9 @@ def bind_explain(statement: ExplainStatement, context: Context) -> Command:
     if statement.name is not None:
         return ExplainCommand(kind, query_named(statement.name, context), registered=True)
     assert statement.query is not None
+    if kind is ExplainKind.PLAN and context.query_names is QueryNames.REFUSED:
+        # A SELECT that is answered once may read the answers of queries, too.
+        context.query_names = QueryNames.ANSWER
     root = with_known_chances(continuous(statement.query, context), statement.query.span, context)
     text = context.source.slice(statement.query.span)
     return ExplainCommand(kind, Query("query", root, SinkSpec("CONSOLE"), text, (), context.read_uncoalesced))

@@ -18,6 +18,7 @@ from penstock.expressions.nodes import Expression
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.joins.growth import account
 from penstock.physical.plan.joins import JoinSpec, LookupSpec
 from penstock.physical.planning.ranges import RangeSpan, comparable, span_keys, spans
 from penstock.physical.synopses.contract import Synopsis
@@ -151,6 +152,7 @@ def combine(left: Elements, right: Elements, residual: Expression | None) -> lis
     joined = Elements((*left.columns, *right.columns), ts, exp, sign)
     if residual is not None:
         joined = joined.filter(mask(residual, joined.columns, len(joined)))
+    account(joined)
     return [joined] if len(joined) else []
 
 

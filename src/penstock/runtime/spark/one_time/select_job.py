@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
+from penstock.runtime.memory_limit import limited, too_large
 from penstock.runtime.spark.one_time.select_plan import InputTask, SelectPlan
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.pickling import pickled
@@ -64,7 +65,9 @@ class SelectJob:
         except PenstockError:
             raise
         except Exception as failure:
-            raise translate(failure) from failure
+            error = translate(failure)
+            # Raised where rows pass between Spark and a task, which has its limit meanwhile.
+            raise (too_large(plan.memory) if "MemoryError" in error.message else error) from failure
         finally:
             for name, value in before.items():
                 context.setLocalProperty(name, value)
@@ -99,7 +102,7 @@ def read_inputs(root: str, keys: Sequence[int]) -> Callable[[Iterator[pa.RecordB
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = _plan(root)
-        with SpillFiles(root, 0) as spill_files:
+        with limited(plan.memory), SpillFiles(root, 0) as spill_files:
             for batch in batches:
                 for data in batch.column(0).to_pylist():
                     packets = plan.read(pickle.loads(data)) if data else plan.starting()
@@ -117,7 +120,7 @@ def stage_of(
         plan = _plan(root)
         for key, received in of_one_shard(batches):
             shard = keys.index(key)
-            with SpillFiles(root, stage) as spill_files:
+            with limited(plan.memory), SpillFiles(root, stage) as spill_files:
                 sent = plan.run_stage(stage, shard, (one for batch in received for one in _packets(batch, shard)))
                 yield from as_batches(spill_files.lightened(sent), keys)
 

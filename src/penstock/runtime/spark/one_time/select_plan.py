@@ -32,12 +32,14 @@ from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import uses_wall_clock
+from penstock.physical.kernels.row_order import sort_order
 from penstock.physical.operators import Tables
 from penstock.physical.plan.plan import Channel, Plan
 from penstock.physical.planning.planner import plan_queries, plan_static
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.one_time import Contents, in_order, numbered, remaining
 from penstock.runtime.local.runtime import compute_statics, static_sources
+from penstock.runtime.memory_limit import too_large
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     ChannelRows,
@@ -49,7 +51,7 @@ from penstock.runtime.spark.worker.packets import (
     progress_packet,
     read_progress,
 )
-from penstock.runtime.spark.worker.spill_files import unpacked
+from penstock.runtime.spark.worker.spill_files import unpacked, unpacked_bytes
 
 #: The name of the answer in packets, as of the one query of a static plan.
 _ANSWER = ""
@@ -90,6 +92,7 @@ class SelectPlan:
         tick: the instant; None without a timed source.
         tables: the static relations that contents read.
         at_zero: the sources of `contents` that are static relations with all their rows at tick 0.
+        memory: bytes that a task may take beyond what its process has, and that the answer may have.
     """
 
     query: OneTimeQuery
@@ -99,6 +102,7 @@ class SelectPlan:
     shards: int
     tables: Tables
     at_zero: frozenset[str]
+    memory: int
 
     @property
     def stages(self) -> int:
@@ -228,6 +232,10 @@ class SelectPlan:
                     continue
             else:
                 table = table.select(range(2, table.num_columns))
+            if self.query.limit is not None:
+                # No row of the answer follows so many others of its shard.
+                last = pa.array(sort_order([c.combine_chunks() for c in table.columns], self.query.order))
+                table = table.take(last[: self.query.offset + self.query.limit])
             columns = [column.combine_chunks() for column in table.columns]
             yield from answer_packets(shard, _ANSWER, [forever(columns, table.num_rows)])
 
@@ -241,19 +249,23 @@ class SelectPlan:
         """Return the rows of the answer, in its order, from the packets that leave the last stage."""
         node = self.query.root
         schema = pa.schema(list(zip(numbered(node.schema), node.schema.types, strict=True)))
-        parts = [e for packet in packets if packet.kind == AnswerOf(_ANSWER) for e in unpacked(packet.blob)]
-        batches = [_typed(part, schema) for part in parts]
+        blobs = [packet.blob for packet in packets if packet.kind == AnswerOf(_ANSWER)]
+        if sum(map(unpacked_bytes, blobs)) > self.memory:
+            raise too_large(self.memory)
+        batches = [_typed(part, schema) for blob in blobs for part in unpacked(blob)]
         return in_order(self.query, pa.Table.from_batches(batches, schema))
 
 
 def select_plan(
-    query: OneTimeQuery, inputs: Mapping[str, Sequence[InputRows]], shards: int, strategy: Strategy = Strategy.PATTERN
-) -> tuple[SelectPlan, list[InputTask]] | None:
+    query: OneTimeQuery, inputs: Mapping[str, Sequence[InputRows]], shards: int, strategy: Strategy = Strategy.PATTERN,
+    memory: int = 2**30,
+) -> tuple[SelectPlan, list[InputTask]] | None:  # fmt: skip
     """Return the plans of a query and the tasks that read its inputs; None where it cannot be divided, since a source
     has the time of the clock.
 
     Args:
         inputs: by source, its rows in parts, in the order in which they come.
+        memory: bytes that a task may take, and the answer.
     """
     if uses_wall_clock(declared_sources(query.root).values()):
         return None
@@ -277,7 +289,7 @@ def select_plan(
     ]  # fmt: skip
     tables = {} if first is None else compute_statics(first, _static_tables(first, inputs))
     at_zero = frozenset(contents.timed)
-    return SelectPlan(query, first, second, query.as_of, shards, tables, at_zero), tasks
+    return SelectPlan(query, first, second, query.as_of, shards, tables, at_zero, memory), tasks
 
 
 def run_here(plan: SelectPlan, tasks: Sequence[InputTask]) -> pa.Table:

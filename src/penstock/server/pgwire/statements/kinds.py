@@ -99,7 +99,7 @@ def classify(
     """
     first, second = (*statement.words(2), "")[:2]
     if first == "SHOW":
-        name = ".".join(token.text for token in statement.tokens[1:2])
+        name = "".join(token.text for token in statement.tokens[1:])
         is_known = second in ("ALL", "TIME", "TRANSACTION", "SESSION") or is_setting(name)
         return Classified(statement, Does.SHOWS if is_known else Does.READS)
     if (does := _FIRST.get(first)) is not None:

@@ -54,10 +54,16 @@ export async function query(main, name) {
     const allowed = needs("control"), pausing = { PAUSED: "Resume", FAILED: "Resume", "NEEDS ATTENTION": "Resume", COMPLETED: null }[known.state];
     fill(buttons,
       pausing === "Resume" ? h("button", { class: "first", onclick: resume, ...allowed }, "Resume")
-        : pausing === undefined && h("button", { onclick: () => patch({ state: "PAUSED" }, `${name} is paused`), ...allowed }, "Pause"),
+        : pausing === undefined && h("button", { onclick: stop, ...allowed }, "Pause"),
       h("button", { onclick: edit, ...allowed }, "Alter"), h("button", { onclick: rename, ...allowed }, "Rename"), h("button", { onclick: weigh, ...allowed }, "Weight"),
       h("button", { class: "grave", onclick: drop, ...allowed }, "Drop"));
     if (focused !== null) ([...buttons.children].find((one) => one.textContent === focused) ?? buttons.firstChild)?.focus();
+  }
+
+  async function stop() {
+    const keeps = "kept up to date", answer = await ask(`Pause ${name}`, { fields: [{ name: "kept", label: "its state", options: [keeps, "dropped"], value: keeps }], yes: "Pause",
+      text: "It emits nothing until it is resumed. With its state it resumes at any time; without it, as far as its past can be read again." });
+    if (answer) await patch({ state: "PAUSED", with_state: answer.kept === keeps }, `${name} is paused`);
   }
 
   async function resume() {

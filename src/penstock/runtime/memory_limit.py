@@ -1,0 +1,46 @@
+"""The limit of memory of one-time queries: in a process beside the run, and in the tasks of a job on Spark."""
+
+from __future__ import annotations
+
+import errno
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.errors import PenstockError
+from penstock.runtime.allocation import freed
+
+
+@contextmanager
+def limited(memory: int) -> Iterator[None]:
+    """Let this process take `memory` bytes more than it uses. Mapped files do not count. Raises PenstockError P0724
+    where what is done meanwhile needs more."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (max(0, _data() - freed()) + memory, before[1]))
+    try:
+        yield
+    except MemoryError:
+        raise too_large(memory) from None
+    except OSError as error:
+        # So the system says it to what is not Python's own: an import that lists a folder, a file that is mapped.
+        if error.errno == errno.ENOMEM:
+            raise too_large(memory) from None
+        raise
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def too_large(memory: int) -> PenstockError:
+    """Return the error for a query that needs more than `memory` bytes."""
+    return PenstockError(
+        "P0724", f"the query needs more than {memory:,} bytes of memory",
+        hint="read a shorter window, fewer sources, or raise snapshot_memory",
+    )  # fmt: skip
+
+
+def _data() -> int:
+    """Return the bytes of private memory that this process may write."""
+    with Path("/proc/self/status").open(encoding="ascii") as status:
+        sizes = {line.split(":")[0]: line.split()[1] for line in status if line.startswith("VmData")}
+    return int(sizes["VmData"]) * 1024
