@@ -418,3 +418,14 @@ def test_a_reader_that_has_gone_gets_no_traceback(script: Path) -> None:
     found = subprocess.run(call, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (found.returncode, found.stderr) == (141, b"")
+
+
+def test_a_script_says_how_its_data_is_had(tmp_path: Path) -> None:
+    script = tmp_path / "s.cql"
+    script.write_text(
+        "-- What it is.\n-- Data: `make data` makes it\nCREATE RELATION r (a INT) FROM FILES (path 'none/x.csv', format"
+        " 'csv');\nCREATE QUERY q INTO CONSOLE () AS SELECT a FROM r;\n"
+    )
+    for command in ("check", "run"):
+        done = CliRunner().invoke(app, [command, str(script)])
+        assert done.exit_code == 2 and "P0404" in done.stderr and "hint: `make data` makes it\n" in done.stderr
