@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
-from penstock.control.command_log import Transaction
 from penstock.control.control import Control
 from penstock.control.entities.queries import shedding_texts
 from penstock.control.entities.running_plan import running_plan, running_plan_document
@@ -66,12 +65,13 @@ from penstock.server.statements.engine_side import EngineSide
 from penstock.server.statements.entity_views import entity_view, entity_views
 from penstock.server.statements.listed_views import (
     bound_query,
-    moment,
+    command_view,
     plan_change_text,
+    queries_as_lines,
     query_view,
-    shown_queries,
     shown_tick,
     statement_view,
+    table_of_queries,
     unbound_views,
 )
 from penstock.server.statements.results_to_come import ResultsToCome
@@ -203,10 +203,11 @@ class LiveService:
         if isinstance(command, Subscribe):
             return StatementReply(kind, "RUNNING", results=self._subscribed(command, one.text, request))
         text: str | None = None
+        table: pa.Table | None = None
         if isinstance(command, Cancel):
             self._running.cancel(command.id, request.caller)
         elif isinstance(command, ShowCommand):
-            text = self._shown(command)
+            text, table = self._shown(command)
         elif isinstance(command, Describe):
             lines = [f"{name} {type_}" for name, type_ in command.columns]
             text = "\n".join([f"{command.kind} {command.name}", *lines, redacted_text(command.text)])
@@ -226,7 +227,7 @@ class LiveService:
             text = running_plan_document(self.view(), command.query, command.logical)
         elif isinstance(command, Unchanged):
             text = command.reason
-        return StatementReply(kind, "DONE", text=text)
+        return StatementReply(kind, "DONE", text=text, table=table)
 
     def _explained(self, command: ExplainCommand) -> str:
         """Return the plan of a query; of a registered one with what is chosen of it, and whether it changes."""
@@ -255,22 +256,25 @@ class LiveService:
             {key: (places[key], query) for key, query in bound.queries.items() if key in places},
         )
 
-    def _shown(self, command: ShowCommand) -> str:
-        """Return what SHOW lists, an entry a line."""
+    def _shown(self, command: ShowCommand) -> tuple[str, pa.Table | None]:
+        """Return what SHOW lists, an entry a line; queries also as a table."""
+        if command.kind != "QUERIES":
+            return "\n".join(self._lines(command)), None
+        shed, written = shedding_texts(self.view()), dict(command.entries)
+        table = table_of_queries(self._control.queries(), self._control.version(), written, shed)
+        return "\n".join(queries_as_lines(table)), table
+
+    def _lines(self, command: ShowCommand) -> list[str]:
         if command.kind in ("STATEMENTS", "SUBSCRIPTIONS"):
             running = [one for one in self.statements() if command.kind == "STATEMENTS" or one.kind == SUBSCRIBE]
-            return "\n".join(f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running)
+            return [f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running]
         if command.kind == "COMMANDS":
-            views = (_command_view(*one) for one in self._control.commands())
-            return "\n".join(f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in views)
+            views = (command_view(*one) for one in self._control.commands())
+            return [f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in views]
         if command.kind == "VERSIONS":
             version = self._control.version()
-            return f"{version.number}, with the commands up to {version.command}"
-        if command.kind == "QUERIES":
-            shed, written = shedding_texts(self.view()), dict(command.entries)
-            return shown_queries(self._control.queries(), self._control.version(), written, shed)
-        texts = [redacted_text(declared or name) for name, declared in command.entries]
-        return "\n".join(texts)
+            return [f"{version.number}, with the commands up to {version.command}"]
+        return [redacted_text(declared or name) for name, declared in command.entries]
 
     # -- statements that run -----------------------------------------------------------------------------------
 
@@ -343,8 +347,8 @@ class LiveService:
             )
         return self._side.explain(bound_query(self._known(name)), form)
 
-    def running_plan(self, query: str | None) -> str:
-        return running_plan(self.view(), None if query is None else self._known(query).stored.name)
+    def running_plan(self, query: str | None, source: str | None = None) -> str:
+        return running_plan(self.view(), None if query is None else self._known(query).stored.name, source)
 
     def results(self, request: ResultRequest) -> ResultSource:
         text = f"SUBSCRIBE TO {quoted(request.query)}"
@@ -400,13 +404,13 @@ class LiveService:
         return RowsPosted(rows.num_rows, repeated=not added)
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
-        return [_command_view(*one) for one in self._control.commands(after, limit)]
+        return [command_view(*one) for one in self._control.commands(after, limit)]
 
     def command(self, number: int) -> CommandView:
         found = self._control.command(number)
         if found is None:
             raise PenstockError("P0201", f"there is no command {number}", hint="finished ones are kept for some days")
-        return _command_view(*found)
+        return command_view(*found)
 
     def catalog(self) -> CatalogView:
         bound, stored = self._control.catalog, list(self._control.stored.values())
@@ -472,13 +476,6 @@ class LiveService:
     def close(self) -> None:
         self._control.close()
         self._side.close()
-
-
-def _command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
-    return CommandView(
-        outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
-        outcome.version, outcome.error, outcome.share,
-    )  # fmt: skip
 
 
 def _principal(caller: Caller) -> Principal:

@@ -21,7 +21,7 @@ from penstock.physical.plan.plan import Step
 from penstock.runtime.watching.figures import StepWork
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.settings import Settings
-from penstock.types import BEGIN
+from penstock.types import BEGIN, TimeDomain
 
 #: A command of the log: its transaction, its text, and its outcome so far.
 LoggedCommand: TypeAlias = tuple[Transaction, str, CommandOutcome]
@@ -110,6 +110,14 @@ class SystemView:
     @cached_property
     def commands(self) -> Sequence[LoggedCommand]:
         return self.find_commands()
+
+    def domain_of(self, readers: Sequence[str]) -> TimeDomain | None:
+        """Return the time of queries that share an operator; None where it is not known."""
+        return next((found for name in readers if (found := self._domains.get(name)) is not None), None)
+
+    @cached_property
+    def _domains(self) -> Mapping[str, TimeDomain | None]:
+        return {one.stored.name: one.bound.root.domain for one in self.listed if one.bound is not None}
 
     # -- the plan ----------------------------------------------------------------------------------------------
 

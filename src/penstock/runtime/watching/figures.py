@@ -7,6 +7,7 @@ They come with the reports of tasks (`reports.py`), so reading them costs the da
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -88,6 +89,7 @@ class RunFigures:
         edges: by key of a step and port.
         synopses: by key of a step, shard and name.
         stages: by stage and shard, seconds.
+        since: when the process began to count, in seconds since 1970; None before that.
         latencies: by query, the latest durations from the start of a round to the end of the delivery of its answer.
     """
 
@@ -98,6 +100,7 @@ class RunFigures:
     stages: Mapping[tuple[int, int], float] = field(default_factory=dict)
     batches: tuple[BatchFigures, ...] = ()
     latencies: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    since: float | None = None
 
     @property
     def keys(self) -> Mapping[int, str]:
@@ -113,6 +116,7 @@ class FigureKeeper:
     """Adds up the reports of a run. One thread adds; another one may read."""
 
     def __init__(self) -> None:
+        self._since = time.time()
         #: By key of a step, and what it is by in `RunFigures` beside that.
         self._work: defaultdict[str, dict[int, StepWork]] = defaultdict(dict)
         self._edges: defaultdict[str, dict[int, EdgeFlow]] = defaultdict(dict)
@@ -203,7 +207,7 @@ class FigureKeeper:
         sizes = {(key, *at): one for key, parts in list(self._synopses.items()) for at, one in list(parts.items())}
         return RunFigures(
             plan, work, edges, sizes, dict(self._stages), tuple(self._batches),
-            {query: tuple(some) for query, some in list(self._latencies.items())},
+            {query: tuple(some) for query, some in list(self._latencies.items())}, self._since,
         )  # fmt: skip
 
 
