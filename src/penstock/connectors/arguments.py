@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from penstock.errors import PenstockError, nearest
+from penstock.settings import Settings
 from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit
 
 T = TypeVar("T")
@@ -35,6 +36,16 @@ def text_argument(value: object, what: str) -> str:
         raise PenstockError("P0203", f"{what}: expected a text, not {type_of(value)}")
     if not value:
         raise PenstockError("P0203", f"{what}: expected a text, not an empty one")
+    return value
+
+
+def settings_argument(value: object) -> Settings:
+    """Return settings; the defaults for None. Raises PenstockError P0203."""
+    if value is None:
+        return Settings()
+    if not isinstance(value, Settings):
+        hint = "session.execute('SET shards = 3') sets one"
+        raise PenstockError("P0203", f"settings: expected Settings, not {type_of(value)}", hint=hint)
     return value
 
 
