@@ -18,7 +18,7 @@ CREATE QUERY two AS SELECT ISTREAM(room) FROM readings [NOW] WHERE celsius > 20;
 CREATE QUERY still AS SELECT room FROM readings [NOW] WHERE celsius < 0;
 ALTER QUERY still PAUSE;
 """
-ROOMS = ("", "queries", "query/one", "streams", "plan", "editor", "console", "settings", "commands")
+ROOMS = ("", "queries", "query/one", "streams", "plan", "editor", "settings", "commands")
 #: Texts whose contrast to what is behind them is too small, with their contrast.
 PALE = """() => {
   const numbers = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
