@@ -137,6 +137,7 @@ def test_a_plan_is_filtered_and_explained(page: Any, live: Running) -> None:
     page.locator(".plan [data-node]").first.wait_for()
     of_all = page.locator(".plan [data-node]").count()
     page.get_by_text("At an edge:").wait_for()
+    assert page.get_by_text("At an edge:").locator("b").all_inner_texts() == ["MON", "WKS", "STR"]
     for label, value, other in (("only of the query", "hot", "sold"), ("only of queries that read", "orders", "hot")):
         page.get_by_label(label).select_option(value)
         page.wait_for_function("(n) => { const f = document.querySelectorAll('.plan [data-node]').length;"
@@ -159,7 +160,9 @@ def test_texts_of_a_plan_stay_in_their_boxes(page: Any, live: Running) -> None:
                 "readings",
                 [{"at": f"2024-03-01 09:00:{second:02d}", "room": f"r{i}", "celsius": 30} for i in range(3_000)],
             )
-            client.insert("orders", [{"at": f"2024-03-01 09:00:{second:02d}", "article": f"a{i}"} for i in range(3_000)])
+            client.insert(
+                "orders", [{"at": f"2024-03-01 09:00:{second:02d}", "article": f"a{i}"} for i in range(3_000)]
+            )
     page.locator(".plan text.figure", has_text="ns/row").first.wait_for(state="attached")
     page.wait_for_timeout(1_500)
     beyond = page.evaluate("""() => [...document.querySelectorAll('.plan [data-node]')].flatMap((node) => {

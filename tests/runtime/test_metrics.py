@@ -24,6 +24,7 @@ from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries, planned
 from penstock.physical.planning.state_size.summary import job_state
 from penstock.runtime.local.runtime import run_local
+from penstock.runtime.watching.figures import BATCHES, RATE_SECONDS, BatchFigures, RunFigures
 from penstock.runtime.watching.metrics import (
     METRICS,
     ApproximationMetrics,
@@ -275,6 +276,23 @@ def test_rates_are_0_when_nothing_comes() -> None:
         assert (found.sources["S"].rows, found.queries["sums"].rows) == (totals.sources["S"][0], totals.queries["sums"])
         totals = Totals(2, {"S": (30, 0, 0)}, {"sums": 9})
     assert known.sources["S"].rows_per_second == 1 and known.queries["sums"].rows_per_second == 0.25
+
+
+def test_a_rate_is_that_of_the_last_seconds() -> None:
+    def batches(*ends: float) -> tuple[BatchFigures, ...]:
+        return tuple(BatchFigures(n, at, 0.01, {}, {"S": 5}, {}) for n, at in enumerate(ends))
+
+    def rate(figures: RunFigures, now: float) -> float:
+        return figures.rate(lambda batch: batch.rows_in["S"], now)
+
+    once = RunFigures(batches=batches(80.0, 95.0, 96.0, 100.0), since=10.0)
+    assert rate(once, 100.0) == pytest.approx(15 / RATE_SECONDS), "whatever the batches took"
+    assert rate(once, 109.9) == pytest.approx(5 / RATE_SECONDS) and rate(once, 110.0) == 0
+    assert rate(RunFigures(), 5.0) == 0
+    # A young process, and more batches in these seconds than are known.
+    assert rate(RunFigures(batches=batches(11.0), since=10.0), 12.0) == pytest.approx(5 / 2)
+    many = batches(*(90 + n / 200 for n in range(BATCHES)))
+    assert rate(RunFigures(batches=many, since=10.0), 95.0) == pytest.approx(1_000, rel=0.01)
 
 
 def test_a_place_that_takes_no_lines(tmp_path: Path) -> None:

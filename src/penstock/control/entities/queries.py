@@ -98,6 +98,15 @@ class QueryRow:
         return None if found is None else (found.at, found.tick)
 
     @property
+    def rate(self) -> float | None:
+        """Return the rows a second that its sink receives."""
+        if self.metrics is None:
+            return None
+        names = self._plan_names
+        run = self.view.figures.run
+        return run.rate(lambda batch: sum(batch.rows_out.get(name, 0) for name in names), self.view.now)
+
+    @property
     def counted_since(self) -> datetime | None:
         began = None if self.started is None else self.started[0] / 1_000_000
         counted = self.view.figures.rows_since
@@ -252,8 +261,8 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
                   Origin.RUN, "rows"),
         Attribute("counted_since", MOMENT, "since when these rows are counted", lambda row: row.counted_since,
                   Origin.RUN),
-        Attribute("rows_per_second", REAL, "the rows of the last batch in each second of it; 0 where none has ended for"
-                  " 10 seconds", lambda row: _measured(row, "rows_per_second"), Origin.RUN, "rows per second"),
+        Attribute("rows_per_second", REAL, "the rows of the last 10 seconds, in each of them", lambda row: row.rate,
+                  Origin.RUN, "rows per second"),
         Attribute("latency_p50", REAL, "from the start of a round to the end of the delivery of its rows: the median of"
                   " the last 256 batches with rows", lambda row: row.latency(0.5), Origin.RUN, "seconds"),
         Attribute("latency_p99", REAL, "the same, exceeded by one in a hundred", lambda row: row.latency(0.99),

@@ -57,6 +57,14 @@ class SourceRow:
         return self.view.figures.metrics.sources.get(self.source.name)
 
     @property
+    def rate(self) -> float | None:
+        """Return the records a second that are read of it."""
+        if self.metrics is None:
+            return None
+        name = self.source.name
+        return self.view.figures.run.rate(lambda batch: batch.rows_in.get(name, 0), self.view.now)
+
+    @property
     def heartbeat_tick(self) -> int | None:
         return self.view.version.sources.get(self.source.name.lower())
 
@@ -177,8 +185,8 @@ def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
         _figure("rows", "records read, whether or not they became elements"),
         Attribute("counted_since", MOMENT, "since when rows, late and malformed ones are counted; NULL: since it was"
                   " declared", lambda row: moment_of(row.view.figures.rows_since), Origin.RUN),
-        Attribute("rows_per_second", REAL, "the records of the last batch in each second of it; 0 where none has ended"
-                  " for 10 seconds", lambda row: _measured(row, "rows_per_second"), Origin.RUN, "rows per second"),
+        Attribute("rows_per_second", REAL, "the records of the last 10 seconds, in each of them", lambda row: row.rate,
+                  Origin.RUN, "rows per second"),
         _figure("late", "elements kept out because they came late"),
         _figure("malformed", "records that could not be read"),
         _figure("passed", "rows that readers skipped because no query reads them"),

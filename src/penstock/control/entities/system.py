@@ -5,6 +5,7 @@ A view is of one moment; what takes time to find is found when a relation asks f
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -97,6 +98,11 @@ class SystemView:
     @cached_property
     def figures(self) -> EngineFigures:
         return self.find_figures()
+
+    @cached_property
+    def now(self) -> float:
+        """Return the moment of the view, in seconds since 1970."""
+        return time.time()
 
     @cached_property
     def metrics(self) -> RunMetrics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from penstock.events import log_event, logger_of
@@ -22,6 +22,8 @@ from penstock.runtime.watching.taps import Taps
 
 #: Batches that are remembered.
 BATCHES = 1_000
+#: Seconds over which rates are taken.
+RATE_SECONDS = 10.0
 #: Durations that are remembered of each query.
 _LATENCIES = 256
 #: Causes of failed joint calls that are logged.
@@ -101,6 +103,23 @@ class RunFigures:
     batches: tuple[BatchFigures, ...] = ()
     latencies: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     since: float | None = None
+
+    def rate(self, rows: Callable[[BatchFigures], int], now: float) -> float:
+        """Return the rows a second of the batches that ended in the last `RATE_SECONDS`; 0 where none did.
+
+        Args:
+            rows: those of a batch.
+            now: seconds since 1970.
+        """
+        begin = now - RATE_SECONDS
+        if self.since is not None:
+            begin = max(begin, min(self.since, now - 1))
+        counted = [batch for batch in self.batches if batch.at > begin]
+        if len(counted) == BATCHES:
+            # Earlier ones are not known any more: these are those since the first.
+            begin = min(counted[0].at, now - 1)
+            counted = counted[1:]
+        return sum(rows(batch) for batch in counted) / (now - begin)
 
     @property
     def keys(self) -> Mapping[int, str]:

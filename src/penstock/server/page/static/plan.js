@@ -80,7 +80,7 @@ export class Plan {
     this.drag();
     this.begin();
     // Only what the picture has is explained.
-    const marks = [...this.labels.values()].map((one) => one?.textContent ?? ""), known = patterns.filter(([name]) => marks.some((one) => one.includes(name) && new RegExp(`\\b${name}\\b`).test(one)));
+    const marks = [...this.labels.values()].map((one) => one?.querySelector("title")?.textContent ?? ""), known = patterns.filter(([name]) => marks.some((one) => new RegExp(`^pattern: ${name}$`, "m").test(one)));
     this.patterns.hidden = !known.length;
     fill(this.patterns, known.length > 0 && "At an edge: ", known.map(([name, what], i) => [i > 0 && "; ", h("b", {}, name), ` ${what}`]));
     // Another picture of the same operators: what was chosen stays so, and the keyboard where it was.

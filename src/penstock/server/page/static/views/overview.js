@@ -3,7 +3,7 @@
 import { relation } from "../api.js";
 import { bars, Chart } from "../chart.js";
 import { fill, h, say, state } from "../dom.js";
-import { bytes, clock, instant, seconds, share, short, shown, whole } from "../format.js";
+import { bytes, clock, instant, seconds, share, short, whole } from "../format.js";
 
 const events = [];
 const most = 300, averaged = 20, quiet = 10000;
@@ -59,7 +59,7 @@ export async function overview(main) {
       whole(queries.length), bytes(sum(held, "bytes"))];
     values.forEach((value, i) => say(tiles[i + 2].value, value));
     const since = operators.find((one) => one.counted_since)?.counted_since;
-    say(counted, since ? `CPU is counted since the server started, ${shown(since)}; batches since the first start` : "");
+    say(counted, since ? `CPU is counted since the server started, ${clock(instant(since))}; batches since the first start` : "");
     passing();
     const counts = Object.entries(Object.groupBy?.(queries, (one) => one.state) ?? {});
     fill(states, counts.map(([word, all]) => h("a", { href: "#/queries" }, state(word), ` ${all.length}`)));

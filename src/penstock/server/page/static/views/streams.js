@@ -2,7 +2,7 @@
 
 import { literal, relation } from "../api.js";
 import { fill, h, state } from "../dom.js";
-import { bytes, seconds, short, shown } from "../format.js";
+import { bytes, clock, instant, seconds, short, shown } from "../format.js";
 import { Table } from "../table.js";
 import { Attributes } from "../attributes.js";
 import { bothSources } from "./overview.js";
@@ -28,7 +28,7 @@ export async function streams(main) {
     fill(about, h("h2", {}, row.name), row.error && h("p", { class: "error" }, row.error), h("dl", {}, columns.map((one) => [h("dt", {}, one.name), h("dd", {}, one.type)]),
       ["slack", "idle_timeout", "retain", "rate_limit", "on_error"].filter((name) => row[name] !== null && row[name] !== undefined)
         .map((name) => [h("dt", {}, name.replace("_", " ")), h("dd", {}, shown(row[name]))]),
-      h("dt", {}, "its rows are counted since"), h("dd", {}, row.counted_since === null || row.counted_since === undefined ? "it was declared" : shown(row.counted_since))), attributes.element);
+      h("dt", {}, "its rows are counted since"), h("dd", {}, row.counted_since === null || row.counted_since === undefined ? "it was declared" : clock(instant(row.counted_since)))), attributes.element);
     await attributes.of(row.id);
   }
 
