@@ -149,7 +149,9 @@ def test_a_plan_is_filtered_and_explained(page: Any, live: Running) -> None:
     page.get_by_label("only of queries that read").select_option("orders")
     page.get_by_text("no operator runs that is chosen").wait_for()
     page.get_by_label("only of the query").select_option("")
+    page.locator(".plan [data-node]").first.wait_for()
     assert "1 HOUR" in page.locator(".plan svg").text_content() and "00000 ticks" not in page.content()
+    assert page.locator(".plan [data-node] rect").first.bounding_box()["width"] > 20, "it is drawn in its size"
 
 
 def test_texts_of_a_plan_stay_in_their_boxes(page: Any, live: Running) -> None:
