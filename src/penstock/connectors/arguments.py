@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -61,7 +61,7 @@ def names_argument(value: object, what: str) -> tuple[str, ...]:
     """Return names; a text is one of them. Raises PenstockError P0203."""
     if isinstance(value, str):
         return (value,)
-    if not isinstance(value, list | tuple | set | frozenset):
+    if not isinstance(value, Iterable):
         raise PenstockError("P0203", f"{what}: expected names, not {type_of(value)}", hint="as in ['a', 'b']")
     return tuple(text_argument(one, what) for one in value)
 
