@@ -9,7 +9,7 @@ const stops = "tr > td:first-child > a, tr > td:first-child > button", pause = 1
 
 /** A table of objects.
  *
- * columns: [{name, label, number, value(row), cell(row)}]; key(row): what tells rows apart; sorted: the name of the column by
+ * columns: [{name, label, title, number, value(row), cell(row)}]; key(row): what tells rows apart; sorted: the name of the column by
  * which it is ordered at first, with a minus for descending; most: rows that are shown; isList: the first cells are links or
  * buttons, which are one stop of the keyboard together: arrows, Home, End, page keys and the letters of a name go between them.
  */
@@ -21,7 +21,7 @@ export class Table {
     this.body = h("tbody");
     this.more = h("p", { class: "quiet", hidden: true });
     this.heads = columns.map((column) => h("th", { scope: "col", class: column.number ? "number" : "" },
-      h("button", { type: "button", onclick: () => this.sort(column.name) }, column.label ?? column.name)));
+      h("button", { type: "button", title: column.title, onclick: () => this.sort(column.name) }, column.label ?? column.name)));
     this.cue = h("p", { class: "cue quiet", hidden: true }, "wider than its place: it scrolls sideways");
     this.element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label || "table", onscroll: () => this.fit() }, this.cue,
       h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.body), this.more);
