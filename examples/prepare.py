@@ -80,3 +80,7 @@ def _in_order(table: pa.Table, column: str) -> pa.Table:
 
 def _write(table: pa.Table, columns: list[str], path: Path) -> None:
     pa.csv.write_csv(table.select(columns), path, pa.csv.WriteOptions(quoting_style="needed"))
+
+
+if __name__ == "__main__":
+    prepare(Path("demo-results/data"))

@@ -128,14 +128,26 @@ def pictures(page: Any, url: str) -> None:
     page.get_by_label("statement").fill(EDITED)
     page.get_by_text("How it can start").wait_for()
     picture("editor-verdict", seconds=0.5)
-    page.goto(f"{url}/#/console")
-    page.get_by_label("SELECT", exact=True).fill(
+    page.get_by_label("statement").fill(
         "SELECT o.kind, o.rows_in, o.state_bytes, COUNT(*) AS queries\nFROM penstock.operators AS o, "
         "penstock.query_operators AS q\nWHERE o.id = q.operator GROUP BY o.kind, o.rows_in, o.state_bytes"
     )
-    page.get_by_role("button", name="Select").click()
+    page.get_by_role("button", name="Execute").click()
     page.get_by_role("region", name="answer").wait_for(timeout=60_000)
-    picture("console", seconds=0.5)
+    picture("editor-answer", seconds=0.5)
+    page.get_by_label("statement").fill("SUBSCRIBE TO bought_after_click")
+    page.get_by_role("button", name="Execute").click()
+    page.get_by_role("region", name="rows of the subscription").wait_for()
+    page.get_by_label("statement").press("Enter")
+    page.get_by_label("statement").press_sequentially("SELECT r")
+    picture("editor-subscription", seconds=1)
+    page.keyboard.press("Escape")
+    page.goto(f"{url}/#/plan")
+    page.locator(".plan tspan").first.wait_for(state="attached")
+    picture("plan", seconds=2)
+    page.goto(f"{url}/#/settings")
+    page.get_by_role("region", name="settings").wait_for()
+    picture("settings", seconds=0.5)
     page.goto(f"{url}/#/commands")
     page.get_by_role("region", name="commands").get_by_text("PAUSE").wait_for()
     picture("commands")
@@ -148,6 +160,11 @@ def pictures(page: Any, url: str) -> None:
     page.goto(f"{url}/#/")
     page.get_by_role("heading", name="CPU by query").locator("xpath=..").get_by_text("large_orders").wait_for()
     picture("narrow")
+    for name, room in (("queries", "queries"), ("query", "query/revenue"), ("editor", "editor"), ("plan", "plan"),
+                       ("streams", "streams"), ("settings", "settings"), ("commands", "commands")):  # fmt: skip
+        page.goto(f"{url}/#/{room}")
+        page.locator("main h1").wait_for()
+        picture(f"narrow-{name}")
 
 
 def main() -> None:

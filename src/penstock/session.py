@@ -21,6 +21,7 @@ from penstock.connectors.arguments import (
     names_argument,
     position_of,
     script_argument,
+    settings_argument,
     table_argument,
     text_argument,
     ticks_of,
@@ -76,11 +77,8 @@ class Session:
     def __init__(
         self, spark: SparkSession | None = None, settings: Settings | None = None, master: str | None = None
     ) -> None:
-        if not isinstance(settings, Settings | None):
-            hint = "session.execute('SET shards = 3') sets one"
-            raise PenstockError("P0203", f"settings: expected Settings, not {type_of(settings)}", hint=hint)
         self.catalog = Catalog()
-        self.settings = settings or Settings()
+        self.settings = settings_argument(settings)
         self._spark = spark
         #: A Spark session of the caller, whose workers have not been checked yet.
         self._unchecked_spark = spark

@@ -165,6 +165,10 @@ def _approximations(text: str) -> tuple[tuple[str, float], ...]:
     return tuple(found.items())
 
 
+#: Beginnings of settings that hold from the start of a server to its end.
+FIXED = ("spark.", "metrics_")
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting.
@@ -178,6 +182,11 @@ class Setting:
     parse: Callable[[str], Any]
     help: str
     hint: str | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether it holds from the start of a server to its end."""
+        return self.name.startswith(FIXED)
 
     @property
     def shown(self) -> str:

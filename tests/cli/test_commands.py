@@ -434,3 +434,14 @@ main()
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_a_script_says_how_its_data_is_had(tmp_path: Path) -> None:
+    script = tmp_path / "s.cql"
+    script.write_text(
+        "-- What it is.\n-- Data: `make data` makes it\nCREATE RELATION r (a INT) FROM FILES (path 'none/x.csv', format"
+        " 'csv');\nCREATE QUERY q INTO CONSOLE () AS SELECT a FROM r;\n"
+    )
+    for command in ("check", "run"):
+        done = CliRunner().invoke(app, [command, str(script)])
+        assert done.exit_code == 2 and "P0404" in done.stderr and "hint: `make data` makes it\n" in done.stderr

@@ -20,7 +20,7 @@ from penstock.control.registry import restored
 from penstock.control.repair import pause_queries
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.errors import PenstockError
-from penstock.server.statements.listed_views import plan_change_text, shown_queries
+from penstock.server.statements.listed_views import plan_change_text, queries_as_lines, table_of_queries
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import LOSSES, FailingCalls, PowerLost
@@ -70,9 +70,8 @@ def test_the_former_query_answers_until_the_rows_have_come(tmp_path: Path) -> No
         (listed,) = one.control.queries()
         said = plan_change_text(listed)
         assert "takes over, with 2 more rows of S" in said and LAST in said
-        assert "-- another query takes over from q with 2 more" in shown_queries(
-            [listed], one.control.version(), {}, {}
-        )
+        (line,) = queries_as_lines(table_of_queries([listed], one.control.version(), {}, {}))
+        assert "-- another query takes over from q with 2 more" in line
         feed(one, range(13, 31))
         assert (text(one), edit(one), change(one)) == (LAST, None, None)
         assert shown(one) == {ts: (TWO if ts < 14 else FOUR)[ts] for ts in range(1, 30)}

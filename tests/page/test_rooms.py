@@ -99,16 +99,16 @@ def test_the_editor_marks_errors_and_registers(page: Any, live: Running) -> None
 
 def test_the_console_shows_every_digit(page: Any, live: Running) -> None:
     sign_in(page, live, room="console")
-    page.get_by_label("SELECT", exact=True).fill("SELECT room, floor FROM rooms ORDER BY floor")
-    page.get_by_role("button", name="Select").click()
+    page.get_by_label("statement", exact=True).fill("SELECT room, floor FROM rooms ORDER BY floor")
+    page.get_by_role("button", name="Execute").click()
     answer = page.get_by_role("region", name="answer")
     answer.get_by_text("9223372036854775807").wait_for()
     assert answer.locator("tbody tr").all_inner_texts() == ["<i>attic</i>\t2", "hall\t9223372036854775807"]
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()
     assert download.value.path().read_bytes() == b"room,floor\r\n<i>attic</i>,2\r\nhall,9223372036854775807\r\n"
-    page.get_by_label("SELECT", exact=True).fill("SELECT x FROM nowhere")
-    page.get_by_role("button", name="Select").click()
+    page.get_by_label("statement", exact=True).fill("SELECT x FROM nowhere")
+    page.get_by_role("button", name="Execute").click()
     page.get_by_text("P0201").wait_for()
 
 
@@ -117,7 +117,7 @@ def test_every_room_fits_a_narrow_screen(page: Any, live: Running) -> None:
     sign_in(page, live, room="query/warm")
     page.locator("main h1").wait_for()
     rows(live)
-    for room in ("query/warm", "", "queries", "streams", "editor", "console", "settings", "commands"):
+    for room in ("query/warm", "", "queries", "streams", "editor", "plan", "settings", "commands"):
         page.goto(f"{live.url}/#/{room}")
         page.locator("main h1").wait_for()
         page.wait_for_timeout(300)
@@ -131,7 +131,7 @@ def test_rooms_are_reached_by_keyboard(page: Any, live: Running) -> None:
     for _ in range(12):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.textContent"))
-    assert {"Queries", "Streams", "Editor", "Console", "Settings", "Commands"} <= set(seen)
+    assert {"Queries", "Streams", "Editor", "Settings", "Commands"} <= set(seen)
 
 
 def test_a_hidden_page_asks_nothing(page: Any, live: Running) -> None:
@@ -160,14 +160,13 @@ def test_a_read_token_has_no_commands(page: Any, live: Running) -> None:
     buttons = page.get_by_role("button", name="Set", exact=True).all()
     assert buttons and all(one.is_disabled() and "role admin" in str(one.get_attribute("title")) for one in buttons)
     rooms.get_by_role("link", name="Editor").click()
-    assert page.get_by_role("button", name="Execute").is_disabled()
     field = page.get_by_label("statement")
     field.fill("CREATE QUERY q AS SELECT room FROM rooms")
+    assert page.get_by_role("button", name="Execute").is_disabled()
     field.press("Control+Enter")
     # What reads can be used.
-    rooms.get_by_role("link", name="Console").click()
-    page.get_by_label("SELECT", exact=True).fill("SELECT floor FROM rooms WHERE room = 'hall'")
-    page.get_by_role("button", name="Select").click()
+    page.get_by_label("statement", exact=True).fill("SELECT floor FROM rooms WHERE room = 'hall'")
+    page.get_by_role("button", name="Execute").click()
     page.get_by_role("region", name="answer").get_by_text("9223372036854775807").wait_for()
     assert [one.name for one in live.door.service.queries()] == ["warm", 'hot "rooms"/é']
     assert live.door.service.query("warm").state == "RUNNING"

@@ -78,12 +78,12 @@ def test_ten_thousand_lines(page: Any, live: Running) -> None:
 
 def test_what_an_earlier_statement_replaced_comes_back(page: Any, live: Running) -> None:
     sign_in(page, live, room="console")
-    field = page.get_by_label("SELECT", exact=True)
+    field = page.get_by_label("statement", exact=True)
     field.fill("SELECT room FROM rooms")
     field.press("Control+Enter")
     page.get_by_role("region", name="answer").wait_for()
     field.fill("SELECT floor FROM rooms WHERE")
-    page.get_by_label("earlier statements").select_option("SELECT room FROM rooms")
+    page.get_by_label("what was executed before").select_option("SELECT room FROM rooms")
     assert field.input_value() == "SELECT room FROM rooms"
     field.press("Control+z")
     assert field.input_value() == "SELECT floor FROM rooms WHERE"
@@ -94,7 +94,7 @@ def test_a_hundred_thousand_rows(page: Any, live: Running) -> None:
         client.execute("CREATE RELATION numbers (n BIGINT, PRIMARY KEY (n)) FROM MEMORY ()")
         client.insert("numbers", [{"n": n} for n in range(400)])
     sign_in(page, live, room="console")
-    field = page.get_by_label("SELECT", exact=True)
+    field = page.get_by_label("statement", exact=True)
     field.fill("SELECT a.n, b.n + 0.5 AS m FROM numbers AS a, numbers AS b WHERE b.n < 250")
     begun = time.monotonic()
     field.press("Control+Enter")

@@ -24,6 +24,7 @@ from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries, planned
 from penstock.physical.planning.state_size.summary import job_state
 from penstock.runtime.local.runtime import run_local
+from penstock.runtime.watching.figures import BATCHES, RATE_SECONDS, BatchFigures, RunFigures
 from penstock.runtime.watching.metrics import (
     METRICS,
     ApproximationMetrics,
@@ -37,7 +38,7 @@ from penstock.runtime.watching.metrics import (
     SourceMetrics,
 )
 from penstock.runtime.watching.prometheus import Endpoint
-from penstock.runtime.watching.recorder import Recorder, Totals
+from penstock.runtime.watching.recorder import AT_REST, Recorder, Totals
 from penstock.runtime.watching.reporting import Reporter, ReportOptions
 from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import PHASES, Stopwatch, share_out
@@ -257,6 +258,41 @@ def test_lines_of_json(tmp_path: Path) -> None:
     }  # fmt: skip
     assert line["queries"]["sums"]["lag"] == 60.0
     assert line["queries"]["all_rows"]["heartbeat"] is None
+
+
+def test_rates_are_0_when_nothing_comes() -> None:
+    plan, now = plan_queries(bind_script(SCRIPT).queries), [100.0]
+    recorder = Recorder(plan, plan.sources, lambda: now[0])
+    totals = Totals(1, {"S": (10, 0, 0)}, {"sums": 4})
+    for seconds, rest in ((1.0, AT_REST), (20.0, 40.0)):
+        recorder.batch(seconds, 0.0, 1, totals)
+        known = recorder.metrics(totals)
+        now[0] += rest
+        found = recorder.metrics(totals)
+        assert found.sources["S"].rows_per_second == known.sources["S"].rows_per_second, "a batch may be in progress"
+        now[0] += 0.1
+        found = recorder.metrics(totals)
+        assert found.sources["S"].rows_per_second == found.queries["sums"].rows_per_second == 0
+        assert (found.sources["S"].rows, found.queries["sums"].rows) == (totals.sources["S"][0], totals.queries["sums"])
+        totals = Totals(2, {"S": (30, 0, 0)}, {"sums": 9})
+    assert known.sources["S"].rows_per_second == 1 and known.queries["sums"].rows_per_second == 0.25
+
+
+def test_a_rate_is_that_of_the_last_seconds() -> None:
+    def batches(*ends: float) -> tuple[BatchFigures, ...]:
+        return tuple(BatchFigures(n, at, 0.01, {}, {"S": 5}, {}) for n, at in enumerate(ends))
+
+    def rate(figures: RunFigures, now: float) -> float:
+        return figures.rate(lambda batch: batch.rows_in["S"], now)
+
+    once = RunFigures(batches=batches(80.0, 95.0, 96.0, 100.0), since=10.0)
+    assert rate(once, 100.0) == pytest.approx(15 / RATE_SECONDS), "whatever the batches took"
+    assert rate(once, 109.9) == pytest.approx(5 / RATE_SECONDS) and rate(once, 110.0) == 0
+    assert rate(RunFigures(), 5.0) == 0
+    # A young process, and more batches in these seconds than are known.
+    assert rate(RunFigures(batches=batches(11.0), since=10.0), 12.0) == pytest.approx(5 / 2)
+    many = batches(*(90 + n / 200 for n in range(BATCHES)))
+    assert rate(RunFigures(batches=many, since=10.0), 95.0) == pytest.approx(1_000, rel=0.01)
 
 
 def test_a_place_that_takes_no_lines(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from penstock.runtime.spark.catching_up.past_input import past_of_run
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.spark.retained import retention
-from penstock.server.statements.listed_views import shown_queries
+from penstock.server.statements.listed_views import queries_as_lines, table_of_queries
 from penstock.testing.live import Episode, run_live
 
 __all__ = ["without_spark"]
@@ -92,7 +92,7 @@ def test_it_answers_from_the_instant_at_which_its_rows_are_there(
         if restarts:
             server.restart()
     assert state(server, "q")[0] == "WAITING"
-    shown = shown_queries(server.control.queries(), server.control.version(), {}, {})
+    (shown,) = queries_as_lines(table_of_queries(server.control.queries(), server.control.version(), {}, {}))
     assert shown.endswith("-- WAITING: it begins with 3 more rows of S") == (not retain), shown
     for tick in range(16 - kept, 24):
         server.insert("S", rows(tick, tick))

@@ -244,7 +244,7 @@ class FakeService:
         views = tuple(DeclaredView(view.name, view.text, columns(view.root.schema)) for view in catalog.views.values())
         return CatalogView(sources, views, tuple(self.queries()), tuple(catalog.functions), "")
 
-    def running_plan(self, query: str | None) -> str:
+    def running_plan(self, query: str | None, source: str | None = None) -> str:
         if query is not None and query != "warm":
             raise PenstockError("P0201", f"unknown query {query}")
         return '<svg xmlns="http://www.w3.org/2000/svg"/>'

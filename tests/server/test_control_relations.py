@@ -180,6 +180,35 @@ def test_attributes_are_the_columns_of_entities(client: ServerClient) -> None:
     assert len(ids) == len(set(ids)) > 30
 
 
+def test_what_cannot_be_set_is_not_said_to_be_settable(client: ServerClient) -> None:
+    rows = client.select("SELECT name, settable FROM penstock.settings").to_arrow().to_pylist()
+    fixed = {one["name"] for one in rows if not one["settable"]}
+    assert fixed and all(name.startswith("metrics_") for name in fixed) and len(rows) > 2 * len(fixed)
+    client.execute("CREATE RELATION still (a BIGINT) FROM MEMORY ()")
+    sql = (
+        "SELECT e.name, a.attribute FROM penstock.attributes AS a, penstock.entities AS e "
+        "WHERE a.entity = e.id AND a.settable AND e.kind IN ('relation', 'stream', 'setting')"
+    )
+    for one in client.select(sql).to_arrow().to_pylist():
+        assert one["name"] not in fixed
+        if one["name"] == "still":
+            assert one["attribute"] == "on_error", "a relation that never changes has neither time nor clients"
+    client.execute("DROP RELATION still")
+
+
+def test_counters_say_since_when(client: ServerClient) -> None:
+    sql = "SELECT q.counted_since >= q.started_at AS later, q.rows FROM penstock.queries AS q"
+    assert all(one["later"] for one in client.select(sql).to_arrow().to_pylist())
+    for relation in ("operators", "streams"):
+        found = client.select(f"SELECT counted_since FROM penstock.{relation}").to_arrow()["counted_since"].to_pylist()
+        assert len(set(found)) == 1 and found[0] is not None
+
+
+def test_lengths_in_a_plan_have_units(client: ServerClient) -> None:
+    found = client.select("SELECT spec FROM penstock.operators").to_arrow()["spec"].to_pylist()
+    assert any("MINUTE" in one or "HOUR" in one for one in found) and not any("000 ticks" in one for one in found)
+
+
 def test_the_page_is_printed_from_the_registry() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "control-relations.md").read_text(encoding="utf-8")
     assert page == control_relations_page(), "python -m penstock.control.entities.page > docs/control-relations.md"

@@ -217,6 +217,8 @@ def test_show_queries_has_names_and_states(live: Running) -> None:
         client.execute("ALTER QUERY d AS SELECT room FROM rooms WHERE floor > 0")
         client.execute("ALTER QUERY z SWAP WITH d")
         (shown,) = client.execute("SHOW QUERIES")
+        assert [name for name, _ in shown.columns or ()] == ["name", "state", "kind", "result", "remark", "statement"]
+        assert [one["name"] for one in shown.rows or ()] == [one.name for one in client.queries()]
         assert (shown.text or "").splitlines() == [
             "CREATE QUERY `z` AS SELECT room FROM rooms WHERE floor > 0",
             "CREATE QUERY `b c` AS SELECT room FROM readings [RANGE 1 HOUR] -- PAUSED",

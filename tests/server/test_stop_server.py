@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.cli.serve import ServeOptions, serve
+from penstock.cli.serve import ServeOptions, psql_line, serve
 from penstock.errors import PenstockError
 from penstock.runtime.allocation import FreedMemory
 from penstock.server import listening
@@ -92,6 +92,17 @@ def test_a_start_that_fails_makes_no_token(
     fake.reason = PenstockError("P0502", "query q failed: its disk is full")
     assert serve(options, lambda _options, _policy: fake) == 1
     assert f"a token of the role admin is in {tmp_path / 'first-token'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pg", "user", "line"),
+    [("127.0.0.1:5439", "ada",
+      'psql "host=127.0.0.1 port=5439 dbname=penstock user=ada" (its password is the token ada)'),
+     ("[::1]:5439", None, 'psql "host=::1 port=5439 dbname=penstock user=penstock"'),
+     ("0.0.0.0:1", None, 'psql "host=127.0.0.1 port=1 dbname=penstock user=penstock"')],
+)  # fmt: skip
+def test_the_start_says_how_psql_connects(pg: str, user: str | None, line: str) -> None:
+    assert psql_line(pg, user) == line
 
 
 def test_a_request_that_outlasts_the_end_is_told_to_ask_again(

@@ -24,6 +24,8 @@ from penstock.physical.planning.strategies import Strategy
 from penstock.session import Session
 from penstock.settings import Settings
 
+#: A line of a script, and the error of files that are not there.
+_DATA, _MISSING = re.compile(r"^--\s*Data:\s*(\S.*)$", re.MULTILINE | re.IGNORECASE), "P0404"
 _TEXT_OR_COMMENT = r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/"
 #: `_WINDOWED` matches what follows the name of a stream read with a window, `_READ` what precedes a name that is read.
 _WINDOWED = re.compile(r"\s*(?:SAMPLE\s*\([^)]*\)\s*)?\[", re.IGNORECASE)
@@ -36,7 +38,7 @@ def check_for_run(script: str, name: str, settings: Settings) -> Iterator[str]:
     """
     session = Session(settings=settings)
     queries = [session.catalog.queries[query.lower()] for query in session.declare(script, name)]
-    check_sources(queries)
+    check_sources(queries, script)
     with_settings = [(query, session.settings) for query in queries]
     return _report(script, name, with_settings, session.warnings, session.catalog.memory)
 
@@ -60,7 +62,7 @@ def check_for_server(script: str, name: str, written: Mapping[str, str]) -> Iter
         if one.name.lower() in bound
     ]
     warnings = [warning for one in found.outcomes for warning in one.warnings]
-    check_sources(query for query, _ in standing)
+    check_sources((query for query, _ in standing), script)
     return _report(script, name, standing, warnings, {})
 
 
@@ -83,13 +85,20 @@ def _report(
         yield from _state_report(query, query_state(query, statistics, Strategy.of(settings)), script, name)
 
 
-def check_sources(queries: Iterable[Query]) -> None:
-    """Check the files that queries read, as a start does. Raises the errors of a start, of all sources together."""
+def check_sources(queries: Iterable[Query], script: str = "") -> None:
+    """Check the files that queries read, as a start does. Raises the errors of a start, of all sources together.
+
+    Args:
+        script: a comment of it that begins with `Data:` says how its files are had, where they are missing.
+    """
+    told = _DATA.search(script)
     errors: list[PenstockError] = []
     for source in declared_sources(*(query.root for query in queries)).values():
         try:
             check_files(source)
         except PenstockError as error:
+            if told is not None and error.code == _MISSING:
+                error = PenstockError(error.code, error.message, error.position, told[1].strip(), error.cause)
             errors.append(error)
     if errors:
         raise errors[0] if len(errors) == 1 else ScriptErrors(errors)

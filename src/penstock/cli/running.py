@@ -66,7 +66,7 @@ def run_script(
     if not execution.queries:
         typer.echo(f"{name}: no query to run", err=True)
         return 0
-    check_sources(session.catalog.queries.values())
+    check_sources(session.catalog.queries.values(), text)
     watcher = Watcher()
     out = output(form, console_queries)
     out.around = watcher.paused

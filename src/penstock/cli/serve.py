@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib.util
 import signal
 import threading
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.server.roles import Caller
     from penstock.server.service import Service
     from penstock.server.statements.engine_side import EngineSide
+    from penstock.server.tokens import TokenFile
 
 #: Seconds between two looks whether the server is to end by itself: the run has failed, or a query that stops it.
 _LOOK = 0.5
@@ -122,7 +124,7 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
         if pg_address is not None and pg_listener is not None:
             pg_server = PgServer(PgDoor.beside(door), pg_address, pg_listener, certificate)
         collect_new_only()
-        _announce(server.url, options, first, None if pg_server is None else pg_server.address.shown)
+        _announce(server.url, options, first, None if pg_server is None else pg_server.address.shown, _user(tokens))
         reason = _wait(caught.event, service, FreedMemory())
         typer.echo("stopping: the round in hand is finished", err=True)
         if pg_server is not None:
@@ -235,17 +237,39 @@ def _certificate(options: ServeOptions) -> Certificate | None:
     return found
 
 
-def _announce(url: str, options: ServeOptions, first: Path | None, pg: str | None) -> None:
+def _user(tokens: TokenFile | None) -> str | None:
+    """Return the name of a token with which psql can connect; None where none is needed."""
+    if tokens is None:
+        return None
+    now = dt.datetime.now(dt.UTC)
+    return next((one.name for one in tokens.entries() if not one.expired(now)), "NAME")
+
+
+def _announce(url: str, options: ServeOptions, first: Path | None, pg: str | None, user: str | None) -> None:
     """Print where the server listens; the address alone goes to standard output, where a program reads it."""
     typer.echo(url)
     if pg is not None:
         typer.echo(f"PostgreSQL's protocol: {pg}", err=True)
+        typer.echo(psql_line(pg, user), err=True)
     if not options.auth:
         typer.echo("requests need no token: every user of this machine has the role admin", err=True)
     if options.insecure and not url.startswith("https"):
         typer.echo("WARNING: tokens and rows are sent unencrypted (--insecure)", err=True)
     if first is not None:
         typer.echo(f"a token of the role admin is in {first}", err=True)
+
+
+def psql_line(pg: str, user: str | None) -> str:
+    """Return how psql connects.
+
+    Args:
+        pg: host and port where PostgreSQL's protocol is spoken.
+        user: the name of a token, which is the password; None where no token is needed.
+    """
+    host, _, port = pg.rpartition(":")
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.strip("[]"), host.strip("[]"))
+    line = f'psql "host={host} port={port} dbname=penstock user={user or "penstock"}"'
+    return line if user is None else f"{line} (its password is the token {user})"
 
 
 @dataclass

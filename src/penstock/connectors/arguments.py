@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError, nearest
+from penstock.settings import Settings
 from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit
 
 T = TypeVar("T")
@@ -38,6 +39,16 @@ def text_argument(value: object, what: str) -> str:
     return value
 
 
+def settings_argument(value: object) -> Settings:
+    """Return settings; the defaults for None. Raises PenstockError P0203."""
+    if value is None:
+        return Settings()
+    if not isinstance(value, Settings):
+        hint = "session.execute('SET shards = 3') sets one"
+        raise PenstockError("P0203", f"settings: expected Settings, not {type_of(value)}", hint=hint)
+    return value
+
+
 def script_argument(value: object) -> str:
     """Return a script. Raises PenstockError P0203."""
     if not isinstance(value, str):
@@ -50,7 +61,7 @@ def names_argument(value: object, what: str) -> tuple[str, ...]:
     """Return names; a text is one of them. Raises PenstockError P0203."""
     if isinstance(value, str):
         return (value,)
-    if not isinstance(value, list | tuple | set | frozenset):
+    if not isinstance(value, Iterable):
         raise PenstockError("P0203", f"{what}: expected names, not {type_of(value)}", hint="as in ['a', 'b']")
     return tuple(text_argument(one, what) for one in value)
 

@@ -130,6 +130,8 @@ class EngineFigures:
         retained: by name of a stream in lower case, the bytes that are retained of it, and after which tick all of its
             elements are, None for all.
         dead_letters: the folder of the dead letters; None where none are kept.
+        rows_since: since when rows of sources and of results are counted, in seconds since 1970; None: since each
+            began, also before a restart.
     """
 
     metrics: RunMetrics = field(default_factory=RunMetrics)
@@ -137,6 +139,7 @@ class EngineFigures:
     places: Mapping[str, int] = field(default_factory=dict)
     retained: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     dead_letters: str | None = None
+    rows_since: float | None = None
 
 
 class ControlEnds(Exception):

@@ -195,7 +195,7 @@ class InProcessEngine:
         with self._lock:
             live = self._live.figures()
             places = {name: int(place) for name, place in live.places.items()}
-            return EngineFigures(live.metrics, live.run, places)
+            return EngineFigures(live.metrics, live.run, places, rows_since=live.run.since)
 
     def listen(self, on_failed: OnFailed) -> None:
         """Queries of this engine do not fail alone."""

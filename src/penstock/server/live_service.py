@@ -69,10 +69,11 @@ from penstock.server.statements.listed_views import (
     command_view,
     plan_change_text,
     posted,
+    queries_as_lines,
     query_view,
-    shown_queries,
     shown_tick,
     statement_view,
+    table_of_queries,
     unbound_views,
 )
 from penstock.server.statements.positions import await_read, position_of, position_text
@@ -209,10 +210,11 @@ class LiveService:
         if isinstance(command, Subscribe):
             return StatementReply(kind, "RUNNING", results=self._subscribed(command, one.text, request))
         text: str | None = None
+        table: pa.Table | None = None
         if isinstance(command, Cancel):
             self._running.cancel(command.id, request.caller)
         elif isinstance(command, ShowCommand):
-            text = self._shown(command)
+            text, table = self._shown(command)
         elif isinstance(command, Describe):
             lines = [f"{name} {type_}" for name, type_ in command.columns]
             text = "\n".join([f"{command.kind} {command.name}", *lines, redacted_text(command.text)])
@@ -227,7 +229,7 @@ class LiveService:
             text = running_plan_document(self.view(), command.query, command.logical)
         elif isinstance(command, Unchanged):
             text = command.reason
-        return StatementReply(kind, "DONE", text=text)
+        return StatementReply(kind, "DONE", text=text, table=table)
 
     def _await(self, position: str | None, left: Cancellation) -> None:
         """Wait until what was posted up to a position can be read. Raises PenstockError P0712, P0725, P0726."""
@@ -264,22 +266,25 @@ class LiveService:
             {key: (places[key], query) for key, query in bound.queries.items() if key in places},
         )
 
-    def _shown(self, command: ShowCommand) -> str:
-        """Return what SHOW lists, an entry a line."""
+    def _shown(self, command: ShowCommand) -> tuple[str, pa.Table | None]:
+        """Return what SHOW lists, an entry a line; queries also as a table."""
+        if command.kind != "QUERIES":
+            return "\n".join(self._lines(command)), None
+        shed, written = shedding_texts(self.view()), dict(command.entries)
+        table = table_of_queries(self._control.queries(), self._control.version(), written, shed)
+        return "\n".join(queries_as_lines(table)), table
+
+    def _lines(self, command: ShowCommand) -> list[str]:
         if command.kind in ("STATEMENTS", "SUBSCRIPTIONS"):
             running = [one for one in self.statements() if command.kind == "STATEMENTS" or one.kind == SUBSCRIBE]
-            return "\n".join(f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running)
+            return [f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running]
         if command.kind == "COMMANDS":
             views = (command_view(*one) for one in self._control.commands())
-            return "\n".join(f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in views)
+            return [f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in views]
         if command.kind == "VERSIONS":
             version = self._control.version()
-            return f"{version.number}, with the commands up to {version.command}"
-        if command.kind == "QUERIES":
-            shed, written = shedding_texts(self.view()), dict(command.entries)
-            return shown_queries(self._control.queries(), self._control.version(), written, shed)
-        texts = [redacted_text(declared or name) for name, declared in command.entries]
-        return "\n".join(texts)
+            return [f"{version.number}, with the commands up to {version.command}"]
+        return [redacted_text(declared or name) for name, declared in command.entries]
 
     # -- statements that run -----------------------------------------------------------------------------------
 
@@ -357,8 +362,8 @@ class LiveService:
             )
         return self._side.explain(bound_query(self._known(name)), form)
 
-    def running_plan(self, query: str | None) -> str:
-        return running_plan(self.view(), None if query is None else self._known(query).stored.name)
+    def running_plan(self, query: str | None, source: str | None = None) -> str:
+        return running_plan(self.view(), None if query is None else self._known(query).stored.name, source)
 
     def results(self, request: ResultRequest) -> ResultSource:
         text = f"SUBSCRIBE TO {quoted(request.query)}"

@@ -274,7 +274,7 @@ class Service(Protocol):
         """Return the plan of a query. form: `json`, `text`, `mermaid`, `drawn` (SVG) or
         `sharing`, what it shares with others, as JSON. Raises PenstockError P0201."""
 
-    def running_plan(self, query: str | None) -> str:
+    def running_plan(self, query: str | None, source: str | None = None) -> str:
         """Return the plan that runs as SVG, of one query or of all. Raises PenstockError P0201."""
 
     def results(self, request: ResultRequest) -> ResultSource:

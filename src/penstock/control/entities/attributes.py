@@ -55,6 +55,7 @@ class AttributeSetting(Generic[T]):
         default: the value without one, as text.
         together: how many queries change with a row; an UPDATE that changes several has to be confirmed.
         default_of: the value of a row without one, where rows differ in it.
+        applies: whether it can be set of a row at all; without it of each.
     """
 
     statement: Callable[[T, str], str | Sequence[str]]
@@ -62,6 +63,11 @@ class AttributeSetting(Generic[T]):
     default: str | None = None
     together: Callable[[T], int] | None = None
     default_of: Callable[[T], str | None] | None = None
+    applies: Callable[[T], bool] | None = None
+
+    def is_for(self, row: T) -> bool:
+        """Return whether it can be set of a row."""
+        return self.applies is None or self.applies(row)
 
 
 @dataclass(frozen=True)

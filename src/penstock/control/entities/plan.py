@@ -14,6 +14,7 @@ from functools import cached_property
 from penstock.control.entities.attributes import (
     COUNT,
     FLAG,
+    MOMENT,
     REAL,
     TEXT,
     Attribute,
@@ -22,6 +23,7 @@ from penstock.control.entities.attributes import (
     Origin,
     unmeasured,
 )
+from penstock.control.entities.queries import moment_of
 from penstock.control.entities.system import SystemView
 from penstock.control.registry import quoted
 from penstock.errors import PenstockError
@@ -30,6 +32,7 @@ from penstock.language.printer import string_text
 from penstock.physical.plan.plan import Edge, Step
 from penstock.physical.planning.step_choices import JOIN_ORDER, SHARED, open_choices
 from penstock.runtime.watching.figures import NO_SHARD, EdgeFlow, StepWork
+from penstock.types import TimeDomain
 
 _TASKS = Origin.TASKS
 
@@ -111,13 +114,15 @@ class OperatorRow:
     @property
     def spec(self) -> str:
         """Return its parameters, as EXPLAIN shows them."""
-        shown = self.step.spec.describe().items()
-        return "; ".join(f"{name}: {value if isinstance(value, str) else _parameter(value)}" for name, value in shown)
+        shown, domain = self.step.spec.describe().items(), self.view.domain_of(self.readers)
+        return "; ".join(
+            f"{name}: {value if isinstance(value, str) else _parameter(value, domain)}" for name, value in shown
+        )
 
 
-def _parameter(value: object) -> str:
+def _parameter(value: object, domain: TimeDomain | None) -> str:
     parts = value if isinstance(value, tuple) else (value,)
-    return ", ".join(part if isinstance(part, str) else part.show(None) for part in parts)
+    return ", ".join(part if isinstance(part, str) else part.show(domain) for part in parts)
 
 
 def _operators(view: SystemView) -> Iterable[OperatorRow]:
@@ -168,6 +173,8 @@ OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
                   lambda row: None if row.maturity is None else row.maturity[0], Origin.RUN),
         Attribute("pattern", TEXT, "the update pattern of its output", lambda row: row.step.pattern or None),
         Attribute("queries", COUNT, "how many queries use it", lambda row: len(row.readers)),
+        Attribute("counted_since", MOMENT, "when its process began to count: since then are its rows and seconds",
+                  lambda row: moment_of(row.view.figures.run.since), _TASKS),
         Attribute("rows_in", COUNT, "rows received, without those that it reads in place in another operator; of a"
                   " scan, those that its readers passed on", lambda row: row.rows_in, _TASKS, "rows"),
         Attribute("rows_out", COUNT, "rows emitted", lambda row: row.rows_out, _TASKS, "rows"),

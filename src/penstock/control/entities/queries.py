@@ -97,6 +97,22 @@ class QueryRow:
         found = self.view.begun(self.place)
         return None if found is None else (found.at, found.tick)
 
+    @property
+    def rate(self) -> float | None:
+        """Return the rows a second that its sink receives."""
+        if self.metrics is None:
+            return None
+        names = self._plan_names
+        run = self.view.figures.run
+        return run.rate(lambda batch: sum(batch.rows_out.get(name, 0) for name in names), self.view.now)
+
+    @property
+    def counted_since(self) -> datetime | None:
+        began = None if self.started is None else self.started[0] / 1_000_000
+        counted = self.view.figures.rows_since
+        known = [one for one in (began, counted) if one is not None]
+        return moment_of(max(known)) if known else None
+
     @cached_property
     def sizes(self) -> tuple[int, int, float] | None:
         """Return the bytes of state that only this query uses, those that it shares, each divided by its readers, and
@@ -243,8 +259,10 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
                   lambda row: row.listed.share, Origin.RUN),
         Attribute("rows", COUNT, "rows that its sink has received", lambda row: _measured(row, "rows"),
                   Origin.RUN, "rows"),
-        Attribute("rows_per_second", REAL, "the same of the last batch",
-                  lambda row: _measured(row, "rows_per_second"), Origin.RUN, "rows per second"),
+        Attribute("counted_since", MOMENT, "since when these rows are counted", lambda row: row.counted_since,
+                  Origin.RUN),
+        Attribute("rows_per_second", REAL, "the rows of the last 10 seconds, in each of them", lambda row: row.rate,
+                  Origin.RUN, "rows per second"),
         Attribute("latency_p50", REAL, "from the start of a round to the end of the delivery of its rows: the median of"
                   " the last 256 batches with rows", lambda row: row.latency(0.5), Origin.RUN, "seconds"),
         Attribute("latency_p99", REAL, "the same, exceeded by one in a hundred", lambda row: row.latency(0.99),

@@ -164,6 +164,11 @@ def _together(row: AttributeRow) -> int:
     return 1 if setting is None or setting.together is None else setting.together(row.entity.row)
 
 
+def _is_settable(row: AttributeRow) -> bool:
+    setting = row.attribute.setting
+    return setting is not None and setting.is_for(row.entity.row)
+
+
 def _set(row: AttributeRow, value: str) -> str | Sequence[str]:
     setting = row.attribute.setting
     if setting is None:
@@ -184,7 +189,7 @@ ATTRIBUTES: ControlRelation[AttributeRow] = ControlRelation(
                                            together=_together, default_of=_default)),
         Attribute("type", TEXT, "its type", lambda row: type_name(row.attribute.type)),
         Attribute("unit", TEXT, "its unit; NULL for none", lambda row: row.attribute.unit or None),
-        Attribute("settable", FLAG, "whether UPDATE may set it", lambda row: row.attribute.setting is not None),
+        Attribute("settable", FLAG, "whether UPDATE may set it of this entity", _is_settable),
         Attribute("default_value", TEXT, "the value of a settable one that is not set",
                   lambda row: None if row.attribute.setting is None else row.attribute.setting.default),
         Attribute("origin", TEXT, "where it is read", lambda row: row.attribute.origin.value),

@@ -117,6 +117,10 @@ class SettingRow:
         return Setting(self.setting.name, value, self.setting.parse, "").shown
 
 
+def _can_change(row: SettingRow) -> bool:
+    return not row.setting.is_fixed
+
+
 def _set_system(row: SettingRow, value: str) -> str:
     return f"ALTER SYSTEM SET {row.setting.name} = {string_text(value)}"
 
@@ -128,7 +132,8 @@ SETTINGS: ControlRelation[SettingRow] = ControlRelation(
         Attribute("name", TEXT, "its name", lambda row: row.setting.name),
         Attribute("id", TEXT, "the id of its entity", lambda row: f"setting:{row.setting.name}"),
         Attribute("value", TEXT, "its value; some are fixed when the server is started", lambda row: row.value,
-                  setting=AttributeSetting(_set_system, "ALTER SYSTEM SET")),
+                  setting=AttributeSetting(_set_system, "ALTER SYSTEM SET", applies=_can_change)),
+        Attribute("settable", FLAG, "whether it can change while the server runs", _can_change),
         Attribute("default_value", TEXT, "its value without SET", lambda row: row.setting.shown),
         Attribute("values", TEXT, "what it may be", lambda row: row.setting.values),
         Attribute("help", TEXT, "what it is", lambda row: row.setting.help),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.control.entities.plan import EdgeRow, OperatorRow
 from penstock.control.entities.system import SystemView
 from penstock.explain.drawing import to_svg
@@ -16,11 +17,19 @@ from penstock.physical.plan.plan import Step
 from penstock.physical.planning.plan_document import plan_document
 
 
-def running_plan(view: SystemView, query: str | None = None) -> str:
+def running_plan(view: SystemView, query: str | None = None, source: str | None = None) -> str:
     """Return the operators of the plan that runs as an SVG document; each node goes by `0:` and the key of its
-    operator, as `penstock.operators` has it. query: only those that it uses; without one those of all queries."""
+    operator, as `penstock.operators` has it.
+
+    Args:
+        query: only those that it uses; without one those of all queries.
+        source: only those of queries that read this stream or relation.
+    """
     steps = {step.id: step for step in view.steps}
-    used = [step for step in view.steps if query is None or query in view.readers[step.id]]
+    chosen = None if source is None else _readers_of(view, source)
+    if query is not None:
+        chosen = {query} if chosen is None else chosen & {query}
+    used = [step for step in view.steps if chosen is None or chosen.intersection(view.readers[step.id])]
     nodes: dict[int, RenderNode] = {}
     for step in used:
         row = OperatorRow(view, step)
@@ -41,6 +50,16 @@ def running_plan(view: SystemView, query: str | None = None) -> str:
     if len(ends) == 1:
         return to_svg([(title, ends[0])])
     return to_svg([(title, RenderNode("all queries", (), (), ends, "all"))])
+
+
+def _readers_of(view: SystemView, source: str) -> set[str]:
+    """Return the queries that read a stream or relation, also through a view."""
+    key = source.lower()
+    return {
+        one.stored.name
+        for one in view.listed
+        if one.bound is not None and any(name.lower() == key for name in declared_sources(one.bound.root))
+    }
 
 
 def running_plan_document(view: SystemView, query: Query, logical: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from penstock.control.entities.attributes import (
     ControlRelation,
     Origin,
 )
-from penstock.control.entities.queries import in_calendar
+from penstock.control.entities.queries import in_calendar, moment_of
 from penstock.control.entities.system import SystemView
 from penstock.control.registry import quoted
 from penstock.control.stored_catalog import StoredObject
@@ -55,6 +55,14 @@ class SourceRow:
     @property
     def metrics(self) -> SourceMetrics | None:
         return self.view.figures.metrics.sources.get(self.source.name)
+
+    @property
+    def rate(self) -> float | None:
+        """Return the records a second that are read of it."""
+        if self.metrics is None:
+            return None
+        name = self.source.name
+        return self.view.figures.run.rate(lambda batch: batch.rows_in.get(name, 0), self.view.now)
 
     @property
     def heartbeat_tick(self) -> int | None:
@@ -125,9 +133,19 @@ def _alter(name: str) -> AttributeSetting[SourceRow]:
     def statement(row: SourceRow, value: str) -> str:
         return f"ALTER {row.kind.upper()} {quoted(row.source.name)} SET ({name} {string_text(value)})"
 
+    default = "dead letter" if name == "on_error" else NONE
     return AttributeSetting(
-        statement, "ALTER STREAM and RELATION .. SET", "dead letter" if name == "on_error" else NONE
+        statement, "ALTER STREAM and RELATION .. SET", default, applies=lambda row: _can_have(row, name)
     )
+
+
+def _can_have(row: SourceRow, name: str) -> bool:
+    """Return whether ALTER may give a source an attribute, as the binder decides it."""
+    if name == "rate_limit":
+        return row.source.connector == "HTTP"
+    if name == "on_error":
+        return True
+    return not row.source.is_static and not (row.source.system_time and name in ("slack", "idle_timeout"))
 
 
 def _measured(row: SourceRow, name: str) -> object:
@@ -165,7 +183,9 @@ def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
         Attribute("on_error", TEXT, "what happens to a record that cannot be read: `dead letter`, `fail` or `skip`",
                   lambda row: row.source.on_error.value.lower(), setting=_alter("on_error")),
         _figure("rows", "records read, whether or not they became elements"),
-        Attribute("rows_per_second", REAL, "the same of the last batch", lambda row: _measured(row, "rows_per_second"),
+        Attribute("counted_since", MOMENT, "since when rows, late and malformed ones are counted; NULL: since it was"
+                  " declared", lambda row: moment_of(row.view.figures.rows_since), Origin.RUN),
+        Attribute("rows_per_second", REAL, "the records of the last 10 seconds, in each of them", lambda row: row.rate,
                   Origin.RUN, "rows per second"),
         _figure("late", "elements kept out because they came late"),
         _figure("malformed", "records that could not be read"),

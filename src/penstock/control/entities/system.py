@@ -5,6 +5,7 @@ A view is of one moment; what takes time to find is found when a relation asks f
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +22,7 @@ from penstock.physical.plan.plan import Step
 from penstock.runtime.watching.figures import StepWork
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.settings import Settings
-from penstock.types import BEGIN
+from penstock.types import BEGIN, TimeDomain
 
 #: A command of the log: its transaction, its text, and its outcome so far.
 LoggedCommand: TypeAlias = tuple[Transaction, str, CommandOutcome]
@@ -99,6 +100,11 @@ class SystemView:
         return self.find_figures()
 
     @cached_property
+    def now(self) -> float:
+        """Return the moment of the view, in seconds since 1970."""
+        return time.time()
+
+    @cached_property
     def metrics(self) -> RunMetrics:
         """Return the metrics of the run, with the queries by their own names; what is to take the place of one is left
         out."""
@@ -110,6 +116,14 @@ class SystemView:
     @cached_property
     def commands(self) -> Sequence[LoggedCommand]:
         return self.find_commands()
+
+    def domain_of(self, readers: Sequence[str]) -> TimeDomain | None:
+        """Return the time of queries that share an operator; None where it is not known."""
+        return next((found for name in readers if (found := self._domains.get(name)) is not None), None)
+
+    @cached_property
+    def _domains(self) -> Mapping[str, TimeDomain | None]:
+        return {one.stored.name: one.bound.root.domain for one in self.listed if one.bound is not None}
 
     # -- the plan ----------------------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ They come with the reports of tasks (`reports.py`), so reading them costs the da
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from penstock.events import log_event, logger_of
@@ -21,6 +22,8 @@ from penstock.runtime.watching.taps import Taps
 
 #: Batches that are remembered.
 BATCHES = 1_000
+#: Seconds over which rates are taken.
+RATE_SECONDS = 10.0
 #: Durations that are remembered of each query.
 _LATENCIES = 256
 #: Causes of failed joint calls that are logged.
@@ -88,6 +91,7 @@ class RunFigures:
         edges: by key of a step and port.
         synopses: by key of a step, shard and name.
         stages: by stage and shard, seconds.
+        since: when the process began to count, in seconds since 1970; None before that.
         latencies: by query, the latest durations from the start of a round to the end of the delivery of its answer.
     """
 
@@ -98,6 +102,24 @@ class RunFigures:
     stages: Mapping[tuple[int, int], float] = field(default_factory=dict)
     batches: tuple[BatchFigures, ...] = ()
     latencies: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    since: float | None = None
+
+    def rate(self, rows: Callable[[BatchFigures], int], now: float) -> float:
+        """Return the rows a second of the batches that ended in the last `RATE_SECONDS`; 0 where none did.
+
+        Args:
+            rows: those of a batch.
+            now: seconds since 1970.
+        """
+        begin = now - RATE_SECONDS
+        if self.since is not None:
+            begin = max(begin, min(self.since, now - 1))
+        counted = [batch for batch in self.batches if batch.at > begin]
+        if len(counted) == BATCHES:
+            # Earlier ones are not known any more: these are those since the first.
+            begin = min(counted[0].at, now - 1)
+            counted = counted[1:]
+        return sum(rows(batch) for batch in counted) / (now - begin)
 
     @property
     def keys(self) -> Mapping[int, str]:
@@ -113,6 +135,7 @@ class FigureKeeper:
     """Adds up the reports of a run. One thread adds; another one may read."""
 
     def __init__(self) -> None:
+        self._since = time.time()
         #: By key of a step, and what it is by in `RunFigures` beside that.
         self._work: defaultdict[str, dict[int, StepWork]] = defaultdict(dict)
         self._edges: defaultdict[str, dict[int, EdgeFlow]] = defaultdict(dict)
@@ -203,7 +226,7 @@ class FigureKeeper:
         sizes = {(key, *at): one for key, parts in list(self._synopses.items()) for at, one in list(parts.items())}
         return RunFigures(
             plan, work, edges, sizes, dict(self._stages), tuple(self._batches),
-            {query: tuple(some) for query, some in list(self._latencies.items())},
+            {query: tuple(some) for query, some in list(self._latencies.items())}, self._since,
         )  # fmt: skip
 
 

@@ -37,6 +37,8 @@ from penstock.types import END, TimeDomain
 Backlog = tuple[int, int]
 
 
+#: Seconds after the end of a batch from which on rates are 0 where no other one has ended.
+AT_REST = 10.0
 #: Positions among the counts of a source.
 _LATE, _MALFORMED = 1, 2
 
@@ -92,6 +94,8 @@ class Recorder:
         self._run = RunMetrics()
         self._previous_totals = Totals()
         self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        #: When the last batch ended; rates are 0 some time after it.
+        self._ended = 0.0
         self._figures = FigureKeeper()
 
     @property
@@ -130,6 +134,7 @@ class Recorder:
         self._run = replace(
             self._run, seconds=self._run.seconds + duration, last_seconds=duration, phases=phases, last_phases=last
         )
+        self._ended = self._clock()
         self._rates = (
             _rates({n: c[0] for n, c in (totals.sources or {}).items()}, self._previous_rows, duration),
             _rates(totals.queries or {}, self._previous_totals.queries or {}, duration),
@@ -172,6 +177,9 @@ class Recorder:
         """Return the present metrics; lags are computed now."""
         operators, (rows, nbytes) = self._sums.operators(), self._sums.state
         now, said = self._clock(), self._said_by_query()
+        if now - self._ended > max(AT_REST, 2 * self._run.last_seconds):
+            # Nothing comes that would take the place of the last batch.
+            self._rates = ({}, {})
         return replace(
             self._run, batches=totals.batches, batch_bytes=totals.batch_bytes, operators=operators,
             state_rows=rows, state_bytes=nbytes,

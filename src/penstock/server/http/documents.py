@@ -318,6 +318,13 @@ class SessionDocument(BaseModel):
     needs_token: bool
 
 
+class WordsDocument(BaseModel):
+    """Words of the language. functions: those that a query may call without a declaration."""
+
+    keywords: list[str]
+    functions: list[str]
+
+
 class HealthDocument(BaseModel):
     status: Literal["ok", "unavailable"]
     problem: str | None = None

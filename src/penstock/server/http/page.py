@@ -1,4 +1,5 @@
-"""`/` and `/page/`: the page; `/v1/session`: who uses it; `/v1/plan`: what it draws."""
+"""`/` and `/page/`: the page; `/v1/session`: who uses it; `/v1/plan`: what it draws; `/v1/words`: what
+it completes."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from penstock.server.http.documents import Problem, SessionDocument
+from penstock.expressions.functions import known_functions
+from penstock.language.keywords import KEYWORDS
+from penstock.server.http.documents import Problem, SessionDocument, WordsDocument
 from penstock.server.http.door import caller_of, door_of
 from penstock.server.http.problems import Refused
 from penstock.server.page.files import PAGE_FILES
@@ -52,14 +55,25 @@ async def end(request: Request) -> Response:
     "/v1/plan", response_class=Response, responses={200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}}}}
 )
 async def plan(
-    request: Request, query: Annotated[str | None, Query(max_length=1_000, description="Only of this query.")] = None
+    request: Request,
+    query: Annotated[str | None, Query(max_length=1_000, description="Only of this query.")] = None,
+    source: Annotated[
+        str | None, Query(max_length=1_000, description="Only of queries that read this stream or relation.")
+    ] = None,
 ) -> Response:
     """Return the plan that runs as an SVG picture. A node is a group with the attribute `data-node`, `0:` and the key
     of its operator, whose figures `penstock.operators` has."""
     door = door_of(request)
     caller_of(request, AccessRole.READ, "to read a plan")
-    text = await door.slow(lambda: door.service.running_plan(query))
+    text = await door.slow(lambda: door.service.running_plan(query, source))
     return Response(text.encode("utf-8", "backslashreplace"), media_type="image/svg+xml")
+
+
+@router.get("/v1/words", response_model=WordsDocument)
+async def words(request: Request) -> WordsDocument:
+    """Return the keywords of the language and the names of its functions, for completion."""
+    caller_of(request, AccessRole.READ, "to read the words of the language")
+    return WordsDocument(keywords=list(KEYWORDS), functions=known_functions())
 
 
 @router.get("/", include_in_schema=False)

@@ -395,12 +395,12 @@ class Executor:
         """Return what a statement of the language has led to. Raises WireError P0804 for too many rows."""
         for notice in reply.notices:
             self.state.notice("NOTICE", notice.message, notice.hint)
-        if reply.table is not None:
-            self._check_rows(reply)
-            return PgOutcome("SELECT", TableRows(reply.table))
         first = statement.words(1)[0]
         if reply.text is not None and first in TEXTS:
             return PgOutcome(first, LineRows(line_name(statement), reply.text.splitlines()))
+        if reply.table is not None:
+            self._check_rows(reply)
+            return PgOutcome("SELECT", TableRows(reply.table))
         if reply.state in _UNFINISHED:
             text = f"command {reply.number} is {reply.state}; SHOW COMMANDS tells what becomes of it"
             self.state.notice("NOTICE", text, None)

@@ -60,23 +60,35 @@ def unbound_views(bound: Catalog) -> tuple[UnboundView, ...]:
     )
 
 
-def shown_queries(
+def table_of_queries(
     listed: Iterable[ListedQuery], version: EngineVersion, written: Mapping[str, str], shed: Mapping[str, str]
-) -> str:
-    """Return queries as SHOW QUERIES lists them, one a line.
+) -> pa.Table:
+    """Return queries as SHOW QUERIES lists them.
 
     Args:
         written: by name, the statements as they were registered.
         shed: what is told of queries that shed, by name.
     """
-    return "\n".join(
-        _shown_query(declared_text(one.stored, written.get(one.stored.name)), query_view(one, version), shed)
-        for one in listed
-    )
+    views = [(query_view(one, version), declared_text(one.stored, written.get(one.stored.name))) for one in listed]
+    columns = {
+        "name": [view.name for view, _ in views],
+        "state": [view.state for view, _ in views],
+        "kind": ["stream" if view.is_stream else "relation" for view, _ in views],
+        "result": [view.sink for view, _ in views],
+        "remark": [_remark(view, shed) for view, _ in views],
+        "statement": [redacted_text(text) for _, text in views],
+    }
+    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
 
 
-def _shown_query(text: str, view: QueryView, shed: Mapping[str, str]) -> str:
-    """Return the statement of a query, and behind it what is to be known beside that."""
+def queries_as_lines(table: pa.Table) -> list[str]:
+    """Return the same as text, a query a line: its statement, and behind it what is to be known beside that."""
+    rows = zip(table["statement"].to_pylist(), table["remark"].to_pylist(), strict=True)
+    return [text if remark is None else f"{text} -- {remark}" for text, remark in rows]
+
+
+def _remark(view: QueryView, shed: Mapping[str, str]) -> str | None:
+    """Return what is to be known of a query beside its statement; None of one that runs as it should."""
     said = None if view.state == QueryStatus.RUNNING.value else view.state
     if said is not None:
         # How much it has read, or until when it waits, or why it failed.
@@ -87,8 +99,7 @@ def _shown_query(text: str, view: QueryView, shed: Mapping[str, str]) -> str:
         said = f"{said}: {view.change}"
     else:
         said = view.change or said
-    known = said or shed.get(view.name)
-    return redacted_text(text) + ("" if known is None else f" -- {known}")
+    return said or shed.get(view.name)
 
 
 def _first_line(text: str) -> str:
@@ -99,6 +110,14 @@ def statement_view(one: RunningStatement) -> StatementView:
     """Return a one-time query or a subscription that runs."""
     began = moment(int(one.began * 1e6))
     return StatementView(one.id, one.kind, began, one.caller.name, redacted_text(one.text))
+
+
+def command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
+    """Return a command of the log."""
+    return CommandView(
+        outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
+        outcome.version, outcome.error, outcome.share,
+    )  # fmt: skip
 
 
 def moment(microseconds: int) -> str:

@@ -62,12 +62,9 @@ from penstock.language.statements import (
     WrittenOption,
 )
 from penstock.redaction import redacted_text
-from penstock.settings import Settings
+from penstock.settings import FIXED, Settings
 from penstock.tree import walk
 from penstock.types import CALENDAR, Interval, type_name
-
-#: Beginnings of settings that hold from the start of a server to its end.
-_FIXED = ("spark.", "metrics_")
 
 # --- ALTER QUERY
 
@@ -170,7 +167,7 @@ def _with_attribute(source: Source, written: WrittenOption, value: str, context:
 
 def bind_alter_system(statement: AlterSystemStatement, context: Context) -> Command:
     name, value = statement.name.text, statement.value
-    if name.lower().startswith(_FIXED):
+    if name.lower().startswith(FIXED):
         hint = "give it to penstock serve with --set"
         context.fail("P0104", f"setting {name} cannot change while a server runs", statement.name.span, hint)
     known = {key for key, _ in Settings()}

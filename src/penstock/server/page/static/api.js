@@ -22,15 +22,48 @@ export async function request(method, path, body, { headers = {}, signal } = {})
     method, body: content, signal, credentials: "same-origin",
     headers: { ...(content === undefined ? {} : { "Content-Type": "application/json" }), Accept: "application/json", ...headers },
   });
+  if (!answer.ok) throw await refusal(answer);
   const text = await answer.text();
-  if (!answer.ok) {
-    let problem = {};
-    try { problem = parsed(text); } catch { problem = { message: text.slice(0, 500) || undefined }; }
-    const error = new ServerError(answer.status, problem);
-    if (answer.status === 401) window.dispatchEvent(new CustomEvent("signed-out"));
-    throw error;
-  }
   return text ? parsed(text) : null;
+}
+
+/** Yield the texts of an answer as they come. Throw the error of one that is none. */
+export async function* texts(method, path, body, { headers = {}, signal } = {}) {
+  const content = body === undefined ? undefined : JSON.stringify(body);
+  const answer = await fetch(path, { method, body: content, signal, credentials: "same-origin", headers: { ...(content === undefined ? {} : { "Content-Type": "application/json" }), ...headers } });
+  if (!answer.ok) throw await refusal(answer);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
+}
+
+/** Yield {id, rows} of a stream of results. An error of it is thrown. */
+export async function* events(method, path, body, { headers = {}, signal } = {}) {
+  let rest = "";
+  for await (const text of texts(method, path, body, { headers: { ...headers, Accept: "text/event-stream" }, signal })) {
+    const blocks = (rest + text).replaceAll("\r\n", "\n").split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const fields = { event: "", id: "", data: "" };
+      for (const line of block.split("\n")) {
+        const [, name, value] = /^([a-z]+): ?(.*)$/.exec(line) ?? [];
+        if (name in fields) fields[name] = name === "data" ? fields.data + value : value;
+      }
+      if (fields.event === "error") throw new ServerError(409, parsed(fields.data));
+      if (fields.event === "rows") yield { id: fields.id, rows: parsed(fields.data) };
+    }
+  }
+}
+
+async function refusal(answer) {
+  const text = await answer.text();
+  let problem = {};
+  try { problem = parsed(text); } catch { problem = { message: text.slice(0, 500) || undefined }; }
+  if (answer.status === 401) window.dispatchEvent(new CustomEvent("signed-out"));
+  return new ServerError(answer.status, problem);
 }
 
 export const get = (path, options) => request("GET", path, undefined, options);

@@ -5,7 +5,6 @@ import { errorBox, fill, h, notice, say } from "./dom.js";
 import { begin, end, follow } from "./live.js";
 import { signedIn } from "./roles.js";
 import { commands } from "./views/commands.js";
-import { console_ } from "./views/console.js";
 import { editor } from "./views/editor.js";
 import { overview, remember } from "./views/overview.js";
 import { wholePlan } from "./views/plan.js";
@@ -15,13 +14,15 @@ import { settings } from "./views/settings.js";
 import { streams } from "./views/streams.js";
 
 const rooms = { "": ["Overview", overview], queries: ["Queries", queries], streams: ["Streams", streams], plan: ["Plan", wholePlan], editor: ["Editor", editor],
-  console: ["Console", console_], settings: ["Settings", settings], commands: ["Commands", commands] };
+  settings: ["Settings", settings], commands: ["Commands", commands] };
+// Addresses of rooms of before.
+const former = { console: "editor" };
 const main = document.getElementById("main");
 let open = { refresh: null, close: () => {} }, opening = 0, busy = false, again = false;
 
 async function show() {
   const number = (opening += 1);
-  const [room, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  const [written, ...rest] = location.hash.replace(/^#\/?/, "").split("/"), room = former[written] ?? written;
   const name = decoded(rest.join("/"));
   const view = room === "query" ? (place) => query(place, name) : (rooms[room] ?? rooms[""])[1];
   open.close();

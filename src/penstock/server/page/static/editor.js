@@ -7,15 +7,28 @@ import { highlighted } from "./format.js";
 const coloured = 40000;
 
 export class Editor {
-  constructor({ value = "", label = "statement", changed = () => {}, submitted = () => {} } = {}) {
+  /** candidates(before, whole): what may follow the text before the cursor, [{text, length, what}]. */
+  constructor({ value = "", label = "statement", changed = () => {}, submitted = () => {}, candidates = null } = {}) {
+    this.candidates = candidates;
+    this.choices = h("ul", { class: "choices", id: "choices", role: "listbox", "aria-label": "completions", hidden: true });
     this.behind = h("pre", { "aria-hidden": "true" });
     this.errors = [];
     this.area = h("textarea", { "aria-label": label, spellcheck: "false", autocapitalize: "off", autocomplete: "off",
-      oninput: () => { this.errors = []; this.draw(); changed(this.value); },
+      ...(candidates ? { "aria-autocomplete": "list", "aria-controls": "choices" } : {}),
+      oninput: (event) => {
+        this.errors = [];
+        this.draw();
+        changed(this.value);
+        // What is pasted, or put there by a program, is no word that somebody begins.
+        if (event.inputType === "insertText" && event.data?.length === 1) this.complete(); else if (event.inputType !== "deleteContentBackward" || !this.choices.hidden) this.complete(!this.choices.hidden);
+      },
+      onblur: () => this.hide(),
+      onclick: () => this.hide(),
       onkeydown: (event) => {
+        if (this.completing(event)) { event.preventDefault(); return; }
         if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); submitted(this.value); }
       } });
-    this.element = h("div", { class: "editor" }, this.behind, this.area);
+    this.element = h("div", { class: "editor" }, this.behind, this.area, this.choices);
     this.area.value = value;
     this.draw();
   }
@@ -27,6 +40,70 @@ export class Editor {
     this.area.focus();
     this.area.select();
     if (!document.execCommand("insertText", false, text)) { this.area.value = text; this.errors = []; this.draw(); }
+  }
+
+  /** Write a text at the cursor, in place of what is marked; it can be undone. length: of the text before it that it replaces. */
+  insert(text, length = 0) {
+    this.area.focus();
+    if (length) this.area.setSelectionRange(this.area.selectionStart - length, this.area.selectionEnd);
+    if (!document.execCommand("insertText", false, text)) { this.area.setRangeText(text, this.area.selectionStart, this.area.selectionEnd, "end"); this.area.dispatchEvent(new InputEvent("input")); }
+    this.hide();
+  }
+
+  // A key while completions are shown, or that asks for them; return whether it was one.
+  completing(event) {
+    if (!this.candidates) return false;
+    if (event.key === " " && event.ctrlKey) { this.complete(); return true; }
+    if (this.choices.hidden || event.ctrlKey || event.metaKey || event.altKey) return false;
+    const all = this.found.length;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") this.point((this.at + (event.key === "ArrowDown" ? 1 : -1) + all + (this.at < 0 && event.key === "ArrowUp" ? 1 : 0)) % all);
+    else if (event.key === "Escape") this.hide();
+    else if ((event.key === "Tab" && !event.shiftKey) || (event.key === "Enter" && this.at >= 0)) this.take(Math.max(0, this.at));
+    else return false;
+    return true;
+  }
+
+  complete(isWanted = true) {
+    if (!this.candidates) return;
+    const place = this.area.selectionEnd, before = this.area.value.slice(0, place);
+    this.found = isWanted && before.length <= coloured ? this.candidates(before, this.area.value) : [];
+    this.at = -1;
+    this.choices.hidden = !this.found.length;
+    if (this.choices.hidden) { this.hide(); return; }
+    // A press would take the keyboard from the text.
+    this.choices.replaceChildren(...this.found.map((one, i) => h("li", { role: "option", id: `choice-${i}`, onpointerdown: (event) => { event.preventDefault(); this.take(i); } }, h("bdi", {}, one.text), " ", h("span", { class: "quiet" }, one.what))));
+    const at = this.placeOf(place - this.found[0].length), box = this.element.getBoundingClientRect();
+    this.choices.style.left = `${Math.max(0, Math.min(at.left - box.left, box.width - this.choices.offsetWidth - 4))}px`;
+    this.choices.style.top = `${at.bottom - box.top + 2}px`;
+  }
+
+  // Where a letter of the text stands: the text behind has the same lines.
+  placeOf(letter) {
+    const walk = document.createTreeWalker(this.behind, NodeFilter.SHOW_TEXT), range = document.createRange();
+    let rest = letter;
+    while (walk.nextNode()) {
+      const length = walk.currentNode.length;
+      if (rest < length) { range.setStart(walk.currentNode, rest); range.setEnd(walk.currentNode, rest + 1); return range.getBoundingClientRect(); }
+      rest -= length;
+    }
+    return this.behind.getBoundingClientRect();
+  }
+
+  point(at) {
+    this.at = at;
+    [...this.choices.children].forEach((one, i) => one.setAttribute("aria-selected", String(i === at)));
+    this.choices.children[at].scrollIntoView({ block: "nearest" });
+    this.area.setAttribute("aria-activedescendant", `choice-${at}`);
+  }
+
+  take(at) {
+    const one = this.found[at];
+    this.insert(one.text, one.length);
+  }
+
+  hide() {
+    this.choices.hidden = true;
+    this.area.removeAttribute("aria-activedescendant");
   }
 
   /** Underline errors. errors: [{position: {line, column, length}}], from 1, in characters. */

@@ -85,6 +85,36 @@ const words = new Set(("SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT AS AND OR 
   + "PAUSE RESUME RENAME SWAP CASCADE IF EXISTS TRUE FALSE FREQUENCY").split(" "));
 const token = /(--[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|('(?:[^'\\]|\\[\s\S]|'')*(?:'|$))|(`(?:[^`]|``)*(?:`|$)|"(?:[^"]|"")*(?:"|$))|(\b\d[\w.]*)|([A-Za-z_][\w]*)|([\s\S])/g;
 
+/** Return the first word of a script in capitals, or the sign that it begins with. */
+export function firstWord(text) {
+  for (const match of text.matchAll(token)) if (!match[1] && match[0].trim()) return match[0].toUpperCase();
+  return "";
+}
+
+/** Return in what the end of a script is: `comment`, `literal`, a `name` in backticks, or empty. */
+export function endOf(text) {
+  let last = null;
+  for (const match of text.matchAll(token)) last = match;
+  if (!last) return "";
+  if (last[1]) return last[1].startsWith("--") || !/\*\/$/.test(last[1]) ? "comment" : "";
+  const word = last[2] ?? last[3];
+  if (!word) return "";
+  const mark = word[0], inside = word.slice(1).replaceAll(mark + mark, "").replace(/\\[\s\S]/g, "");
+  return inside.endsWith(mark) ? "" : mark === "`" ? "name" : "literal";
+}
+
+/** Return the numbers of an axis as texts that differ, however near they are to each other. step: between two of them. */
+export function axis(numbers, step) {
+  const largest = Math.max(...numbers.map(Math.abs));
+  let unit = 0;
+  // A unit that would need more than three digits behind the point says less than none.
+  while (largest / 1000 ** unit >= 1000 && step >= 1000 ** unit && unit < units.length - 1) unit += 1;
+  const size = 1000 ** unit, digits = Math.min(12, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  // A step of 2.5 has a digit more than one of 2.
+  const more = Math.abs((step / size) * 10 ** digits - Math.round((step / size) * 10 ** digits)) > 1e-6 ? 1 : 0;
+  return numbers.map((one) => (one === 0 ? "0" : largest >= 1e18 ? one.toExponential(2) : `${(one / size).toFixed(digits + more)}${units[unit] ? " " + units[unit] : ""}`));
+}
+
 /** Yield [kind, text] of the words of a script; kind: `word`, `literal`, `comment` or empty. */
 export function* highlighted(text) {
   let plain = "";

@@ -5,6 +5,9 @@ import { say } from "./dom.js";
 
 const followers = new Set();
 const pause = 500;
+// Milliseconds after the last batch when figures are read once more: the server says then that nothing comes.
+const rest = 11000;
+let resting = null;
 // Milliseconds between two looks at the clock, and how late one is after which the computer has slept.
 const look = 5000, asleep = 20000;
 let looked = Date.now();
@@ -56,7 +59,13 @@ function connect() {
     again = setTimeout(connect, wait);
     wait = Math.min(wait * 1.6, 10000);
   };
-  source.addEventListener("batch", (event) => { changed.batch = parsed(event.data); commanded = false; soon(); });
+  source.addEventListener("batch", (event) => {
+    changed.batch = parsed(event.data);
+    commanded = false;
+    soon();
+    clearTimeout(resting);
+    resting = setTimeout(soon, rest);
+  });
   for (const kind of ["command", "state"]) {
     source.addEventListener(kind, (event) => { commanded = true; changed.others.push({ event: kind, at: new Date(), ...parsed(event.data) }); soon(); });
   }

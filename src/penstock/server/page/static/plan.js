@@ -6,6 +6,10 @@ import { fill, h, say } from "./dom.js";
 import { bytes, short } from "./format.js";
 
 const step = 1.25;
+//: Pixels of the picture: the width of a letter at the most, and between a text and the edge of its box.
+const letter = 7.3, inside = 8;
+//: What an edge is marked with.
+const patterns = [["MON", "rows are only added"], ["WKS", "rows end in the order in which they came"], ["WK", "rows end when it is known at their arrival, in any order"], ["STR", "rows may end at any time"]];
 //: How small the picture may be at first, and how large; queries whose colours are explained below it, or stand at a node.
 const least = 0.65, largest = 1.1, listed = 12, marks = 8;
 
@@ -21,7 +25,8 @@ export class Plan {
       h("button", { type: "button", "aria-label": "farther", onclick: () => this.zoom(step) }, "−"),
       h("button", { type: "button", onclick: () => this.whole() }, "all")));
     this.legend = h("p", { class: "legend quiet", hidden: true });
-    this.element = h("div", {}, this.place, this.legend);
+    this.patterns = h("p", { class: "legend quiet", hidden: true });
+    this.element = h("div", {}, this.place, this.legend, this.patterns);
     new ResizeObserver(() => { if (this.svg) this.look(this.view); }).observe(this.place);
     this.svg = null;
     this.shape = "";
@@ -74,6 +79,10 @@ export class Plan {
     });
     this.drag();
     this.begin();
+    // Only what the picture has is explained.
+    const marks = [...this.labels.values()].map((one) => one?.querySelector("title")?.textContent ?? ""), known = patterns.filter(([name]) => marks.some((one) => new RegExp(`^pattern: ${name}$`, "m").test(one)));
+    this.patterns.hidden = !known.length;
+    fill(this.patterns, known.length > 0 && "At an edge: ", known.map(([name, what], i) => [i > 0 && "; ", h("b", {}, name), ` ${what}`]));
     // Another picture of the same operators: what was chosen stays so, and the keyboard where it was.
     if (focused) this.nodes.get(focused)?.group.focus();
     if (this.choice !== null) this.choose(this.nodes.has(this.choice) ? this.choice : null);
@@ -135,7 +144,7 @@ export class Plan {
         node.figure = first;
         node.figure.setAttribute("class", "figure");
       }
-      say(node.figure, told?.text ?? "");
+      this.written(node, told?.text ?? "");
       node.group.classList.toggle("filling", !!told?.filling);
       this.coloured(node, told?.queries ?? []);
       if (node.isShared !== !!told?.shared) { node.isShared = !!told?.shared; node.group.classList.toggle("shared", node.isShared); }
@@ -155,6 +164,16 @@ export class Plan {
       say(line, text);
     }
     this.explain();
+  }
+
+  /** Write the figures of a node. What is longer than its box is set narrower, so that it stays inside. */
+  written(node, text) {
+    say(node.figure, text);
+    const room = Number(node.box.getAttribute("width")) - 2 * inside;
+    if (text.length * letter > room) {
+      node.figure.setAttribute("textLength", room.toFixed(1));
+      node.figure.setAttribute("lengthAdjust", "spacingAndGlyphs");
+    } else node.figure.removeAttribute("textLength");
   }
 
   /** Give a node that serves several queries a mark in the colour of each. */

@@ -162,7 +162,7 @@ export class Results {
     const kind = names.join("\u0000");
     if (!this.chart || this.kind !== kind) {
       this.kind = kind;
-      this.chart = new Chart(names.map((label) => ({ label: label.length > 60 ? `${label.slice(0, 59)}…` : label || "(empty)", show: short, isHeld: this.isRelation })), { clock: isClock(this.drawn[0]?.ts), height: 240, label: `chart of ${this.value.value}` });
+      this.chart = new Chart(names.map((label) => ({ label: label.length > 60 ? `${label.slice(0, 59)}…` : label || "(empty)", show: short, isHeld: this.isRelation })), { clock: isClock(this.drawn[0]?.ts), height: 260, across: isClock(this.drawn[0]?.ts) ? "ts, UTC" : "ts", up: this.value.value, label: `chart of ${this.value.value}` });
       fill(this.picture, this.chart.element);
     }
     if (!this.isRelation) this.chart.draw(data.map((one, i) => (i && data.length > 2 ? joined(one) : one)));

@@ -9,7 +9,7 @@ const stops = "tr > td:first-child > a, tr > td:first-child > button", pause = 1
 
 /** A table of objects.
  *
- * columns: [{name, label, number, value(row), cell(row)}]; key(row): what tells rows apart; sorted: the name of the column by
+ * columns: [{name, label, title, number, value(row), cell(row)}]; key(row): what tells rows apart; sorted: the name of the column by
  * which it is ordered at first, with a minus for descending; most: rows that are shown; isList: the first cells are links or
  * buttons, which are one stop of the keyboard together: arrows, Home, End, page keys and the letters of a name go between them.
  */
@@ -21,9 +21,11 @@ export class Table {
     this.body = h("tbody");
     this.more = h("p", { class: "quiet", hidden: true });
     this.heads = columns.map((column) => h("th", { scope: "col", class: column.number ? "number" : "" },
-      h("button", { type: "button", onclick: () => this.sort(column.name) }, column.label ?? column.name)));
-    this.element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label || "table" },
+      h("button", { type: "button", title: column.title, onclick: () => this.sort(column.name) }, column.label ?? column.name)));
+    this.cue = h("p", { class: "cue quiet", hidden: true }, "wider than its place: it scrolls sideways");
+    this.element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label || "table", onscroll: () => this.fit() }, this.cue,
       h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.body), this.more);
+    new ResizeObserver(() => this.fit()).observe(this.element);
     this.mark();
     if (!isList) return;
     this.body.addEventListener("keydown", (event) => { if (this.gone(event)) event.preventDefault(); });
@@ -35,6 +37,15 @@ export class Table {
     this.order = name;
     this.mark();
     this.show(this.rows, this.count);
+  }
+
+  // Say where there is more of it than can be seen.
+  fit() {
+    const { scrollWidth, clientWidth, scrollLeft } = this.element, isWide = scrollWidth > clientWidth + 1;
+    this.cue.hidden = !isWide;
+    this.element.classList.toggle("wide", isWide);
+    this.element.classList.toggle("moved", scrollLeft > 1);
+    this.element.classList.toggle("end", scrollLeft + clientWidth >= scrollWidth - 1);
   }
 
   mark() {
@@ -62,6 +73,7 @@ export class Table {
     for (const [key, line] of this.lines) if (seen.get(key) !== line) line.remove();
     this.lines = seen;
     if (this.isList) this.stop(this.body.querySelector(`:is(${stops})[tabindex="0"]`) ?? this.body.querySelector(stops));
+    if (this.columns.length > 2) requestAnimationFrame(() => this.fit());
     this.more.hidden = count <= seen.size;
     say(this.more, `${(count - seen.size).toLocaleString("en")} further rows are not shown`);
   }

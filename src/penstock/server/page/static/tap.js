@@ -1,6 +1,6 @@
 // The rows that pass over an edge of a plan, for as long as somebody looks at them.
 
-import { literal, parsed, relation, ServerError } from "./api.js";
+import { literal, parsed, relation, ServerError, texts } from "./api.js";
 import { errorBox, fill, h, say } from "./dom.js";
 import { columnsOf, Table } from "./table.js";
 
@@ -52,19 +52,9 @@ export class Tap {
 }
 
 async function* passing(queue, signal) {
-  const answer = await fetch(`/v1/entities/${encodeURIComponent(queue)}/tap?rows=${most}&seconds=${longest}&format=ndjson`, { credentials: "same-origin", signal });
-  if (!answer.ok) {
-    const text = await answer.text();
-    let problem = { message: text.slice(0, 500) };
-    try { problem = parsed(text); } catch { /* it is no document */ }
-    throw new ServerError(answer.status, problem);
-  }
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const lines = (rest + value).split("\n");
+  for await (const text of texts("GET", `/v1/entities/${encodeURIComponent(queue)}/tap?rows=${most}&seconds=${longest}&format=ndjson`, undefined, { signal })) {
+    const lines = (rest + text).split("\n");
     rest = lines.pop();
     for (const line of lines) {
       const row = parsed(line);

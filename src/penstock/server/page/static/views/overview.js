@@ -18,11 +18,12 @@ export function remember({ batch, events: told }) {
 }
 
 export async function overview(main) {
-  const tiles = ["rows in a second", "rows out a second", "largest lag", "batches", "queries", "state"].map((label) => ({ label, value: h("b", {}, "–") }));
-  const rates = new Chart([{ label: "in a second", show: short }, { label: "out a second", show: short }], { label: "rows a second" });
-  const cpu = h("div"), memory = h("div"), synopses = h("div"), backlog = h("div"), log = h("div"), states = h("div", { class: "row" }), parts = h("div"), about = h("p", { class: "quiet" });
+  const tiles = ["rows in a second", "rows out a second", "largest lag", "batches so far", "queries", "state"].map((label) => ({ label, value: h("b", {}, "–") }));
+  const rates = new Chart([{ label: "in a second", show: short }, { label: "out a second", show: short }], { label: "rows a second", across: "when a batch ended, UTC", up: "rows a second" });
+  const this_ = { drawn: null };
+  const cpu = h("div"), memory = h("div"), synopses = h("div"), backlog = h("div"), log = h("div"), states = h("div", { class: "row" }), parts = h("div"), about = h("p", { class: "quiet" }), counted = h("p", { class: "quiet" });
   fill(main, h("h1", {}, "Overview"),
-    h("div", { class: "tiles" }, tiles.map((one) => h("div", { class: "tile" }, one.value, h("span", {}, one.label)))), states,
+    h("div", { class: "tiles" }, tiles.map((one) => h("div", { class: "tile" }, one.value, h("span", {}, one.label)))), states, counted,
     h("div", { class: "columns" },
       h("section", {}, h("h2", {}, "Rows a second"), rates.element), h("section", {}, h("h2", {}, "Phases of batches"), about, parts),
       h("section", {}, h("h2", {}, "CPU by query"), cpu), h("section", {}, h("h2", {}, "State by query"), memory),
@@ -30,25 +31,38 @@ export async function overview(main) {
       h("section", {}, h("h2", {}, "Events"), log)));
 
   // After the last batch nothing comes that would say that nothing passes.
-  const still = setInterval(() => { if (told_ && Date.now() - told_ > quiet) for (const tile of tiles.slice(0, 2)) say(tile.value, "0"); }, 1000);
+  const still = setInterval(passing, 1000);
+
+  // The rates of the batches, and 0 from the last one on when no other has come for a while.
+  function passing() {
+    const at = batches.map((one) => instant(one.at)), last = at.at(-1);
+    const rate = (name) => batches.map((one, i) => (i ? one[name] / Math.max(0.001, at[i] - at[i - 1]) : null)).slice(1);
+    const passed = last === undefined ? 0 : told_ ? Date.now() - told_ : Date.now() - 1000 * last, isStill = passed > quiet;
+    const [xs, rowsIn, rowsOut] = [at.slice(1), rate("rows_in"), rate("rows_out")];
+    if (isStill && xs.length) for (const end of [1, Math.max(2, passed / 1000)]) { xs.push(last + end); rowsIn.push(0); rowsOut.push(0); }
+    say(tiles[0].value, isStill ? "0" : short(rowsIn.at(-1)));
+    say(tiles[1].value, isStill ? "0" : short(rowsOut.at(-1)));
+    // Nothing is drawn anew that is the same.
+    const drawn = isStill ? `${last} ${Math.round(passed / 10000)}` : `${last} ${batches.length}`;
+    if (this_.drawn !== drawn) { this_.drawn = drawn; rates.draw([xs, rowsIn, rowsOut]); }
+  }
 
   const refresh = async () => {
     const last = batches.at(-1)?.number;
-    const [queries, sources, held, operators, readers, newer] = await Promise.all([relation("queries"), bothSources(), relation("synopses"), relation("operators", { columns: "id, kind" }),
+    const [queries, sources, held, operators, readers, newer] = await Promise.all([relation("queries"), bothSources(), relation("synopses"), relation("operators", { columns: "id, kind, counted_since" }),
       relation("query_operators"), relation("batches", { where: last === undefined ? "" : `number >= ${last}` })]);
     // A server that was started again counts its batches from elsewhere.
     if (last !== undefined && newer[0]?.number !== last) batches = [];
     batches = [...batches.filter((one) => one.number < (newer[0]?.number ?? Infinity)), ...newer].slice(-most);
-    const at = batches.map((one) => instant(one.at));
-    const rate = (name) => batches.map((one, i) => (i ? one[name] / Math.max(0.001, at[i] - at[i - 1]) : null));
-    const [rowsIn, rowsOut] = [rate("rows_in"), rate("rows_out")];
     const lags = queries.map((one) => one.lag).filter((one) => one !== null && one !== undefined).map(Number);
-    const values = [short(rowsIn.at(-1)), short(rowsOut.at(-1)), lags.length ? seconds(Math.max(...lags)) : "–", batches.length ? whole(batches.at(-1).number) : "–",
+    const values = [lags.length ? seconds(Math.max(...lags)) : "–", batches.length ? whole(batches.at(-1).number) : "–",
       whole(queries.length), bytes(sum(held, "bytes"))];
-    tiles.forEach((tile, i) => say(tile.value, values[i]));
+    values.forEach((value, i) => say(tiles[i + 2].value, value));
+    const since = operators.find((one) => one.counted_since)?.counted_since;
+    say(counted, since ? `CPU is counted since the server started, ${clock(instant(since))}; batches since the first start` : "");
+    passing();
     const counts = Object.entries(Object.groupBy?.(queries, (one) => one.state) ?? {});
     fill(states, counts.map(([word, all]) => h("a", { href: "#/queries" }, state(word), ` ${all.length}`)));
-    rates.draw([at.slice(1), rowsIn.slice(1), rowsOut.slice(1)]);
     phasesOf(parts, about);
     const link = (one) => `#/query/${encodeURIComponent(one.name)}`;
     fill(cpu, bars(queries.map((one) => ({ label: one.name, href: link(one), value: one.cpu_share ?? one.cpu_seconds, text: one.cpu_share === null ? seconds(one.cpu_seconds) : share(one.cpu_share) }))));

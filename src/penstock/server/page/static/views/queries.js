@@ -11,7 +11,7 @@ export async function queries(main) {
   const table = new Table([
     { name: "name", cell: (row) => h("a", { class: "name", href: `#/query/${encodeURIComponent(row.name)}` }, row.name) },
     { name: "state", cell: (row) => state(row.state) }, { name: "kind" },
-    number("rows_per_second", "rows/s", short), number("rows", "rows", short), number("lag", "lag", seconds),
+    number("rows_per_second", "rows/s", short), { ...number("rows", "rows", short), title: "rows of its result; the page of a query says since when they are counted" }, number("lag", "lag", seconds),
     number("state_bytes", "state", bytes), number("shared_bytes", "shared", bytes), number("cpu_share", "CPU", share),
     { name: "sink" }, { name: "text", text: true, value: (row) => String(row.text ?? "").replace(/\s+/g, " ").slice(0, 160) },
   ], { key: (row) => row.id ?? row.name, sorted: "name", label: "queries", isList: true });

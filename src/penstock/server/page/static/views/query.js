@@ -3,7 +3,7 @@
 import { execute, get, literal, once, queryPath, quoted, relation, request } from "../api.js";
 import { ask, errorBox, facts, fill, h, messageBox, notice, state } from "../dom.js";
 import { sqlText } from "../editor.js";
-import { bytes, seconds, share, short, shown } from "../format.js";
+import { bytes, clock, instant, seconds, share, short, shown } from "../format.js";
 import { version } from "../live.js";
 import { Operator } from "../operator.js";
 import { OperatorFigures, Plan } from "../plan.js";
@@ -110,9 +110,9 @@ export async function query(main, name) {
     const preferences = await relation("preferences", { where: `query = ${literal(name)}` });
     if (badge.textContent !== known.state) fill(badge, state(known.state));
     facts(about, [
-      ["rows a second", short(told?.rows_per_second)], ["rows", short(told?.rows)], ["heartbeat", shown(told?.heartbeat)], ["lag", seconds(told?.lag)],
+      ["rows a second", short(told?.rows_per_second)], ["rows of its result", told?.rows === null || told?.rows === undefined ? "–" : `${short(told.rows)} since ${told.counted_since ? clock(instant(told.counted_since)) : "it began"}`], ["heartbeat", shown(told?.heartbeat)], ["lag", seconds(told?.lag)],
       ["latency, median and 99 %", `${seconds(told?.latency_p50)}, ${seconds(told?.latency_p99)}`], ["state", `${bytes(told?.state_bytes)}, own ${bytes(told?.own_bytes)}, shared ${bytes(told?.shared_bytes)}`],
-      ["CPU", `${seconds(told?.cpu_seconds)}, ${share(told?.cpu_share)} of all`], ["weight", shown(told?.weight)], ["since", shown(told?.started_at)], ["result", known.sink],
+      ["CPU", `${seconds(told?.cpu_seconds)}, ${share(told?.cpu_share)} of all`], ["weight", shown(told?.weight)], ["answers since", shown(told?.started_at)], ["result", known.sink],
       ...(known.change ? [["change", known.change]] : []), ...preferences.slice(0, 1).flatMap(preferred),
     ]);
     if (known.error) { fill(trouble, messageBox("error", { ...known.error, hint: known.error.hint ?? advice[known.state] })); isError = true; } else if (isError) { fill(trouble); isError = false; }

@@ -2,7 +2,7 @@
 
 import { literal, relation } from "../api.js";
 import { fill, h, state } from "../dom.js";
-import { bytes, seconds, short, shown } from "../format.js";
+import { bytes, clock, instant, seconds, short, shown } from "../format.js";
 import { Table } from "../table.js";
 import { Attributes } from "../attributes.js";
 import { bothSources } from "./overview.js";
@@ -13,7 +13,7 @@ export async function streams(main) {
   const attributes = new Attributes(), about = h("section", { hidden: true });
   const table = new Table([
     { name: "name", cell: (row) => h("button", { class: "name", onclick: () => choose(row) }, row.name) }, { name: "is", label: "kind" }, { name: "state", value: (row) => row.error && row.state, cell: (row) => row.error && state(row.state) }, { name: "connector" },
-    number("rows_per_second", "rows/s", short), number("rows", "rows", short), number("late", "late", short), number("malformed", "malformed", short),
+    number("rows_per_second", "rows/s", short), number("rows", "rows read", short), number("late", "late", short), number("malformed", "malformed", short),
     { name: "heartbeat", value: (row) => row.heartbeat }, number("lag", "lag", seconds), number("backlog_splits", "splits waiting", short),
     number("backlog_bytes", "bytes waiting", bytes), number("retained_bytes", "retained", bytes), { name: "retained_from", label: "retained from" },
   ], { key: (row) => row.name, sorted: "name", label: "streams and relations", isList: true });
@@ -27,7 +27,8 @@ export async function streams(main) {
     about.hidden = false;
     fill(about, h("h2", {}, row.name), row.error && h("p", { class: "error" }, row.error), h("dl", {}, columns.map((one) => [h("dt", {}, one.name), h("dd", {}, one.type)]),
       ["slack", "idle_timeout", "retain", "rate_limit", "on_error"].filter((name) => row[name] !== null && row[name] !== undefined)
-        .map((name) => [h("dt", {}, name.replace("_", " ")), h("dd", {}, shown(row[name]))])), attributes.element);
+        .map((name) => [h("dt", {}, name.replace("_", " ")), h("dd", {}, shown(row[name]))]),
+      h("dt", {}, "its rows are counted since"), h("dd", {}, row.counted_since === null || row.counted_since === undefined ? "it was declared" : clock(instant(row.counted_since)))), attributes.element);
     await attributes.of(row.id);
   }
 
