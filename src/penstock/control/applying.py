@@ -24,7 +24,7 @@ from penstock.control.entities.relations import control_tables
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, command_of, default_sink, first_error, restored, settings_of
-from penstock.control.repair import accepted, change_with_paused, pause, paused_numbers, with_paused
+from penstock.control.repair import accepted, change_with_paused, held_numbers, pause, paused_numbers, with_paused
 from penstock.control.row_changes import post_rows
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject
 from penstock.control.transactions.backlog import AcceptedItem, Backlog, dependents, waiting_behind
@@ -384,8 +384,7 @@ class Applier:
         version = self._engine.version()
         self._reached = version.command
         stored = base = self.current.stored
-        # These do not run during the recovery, as they are paused at its end.
-        held = paused_numbers(accepted(self._log, base))
+        held = held_numbers(self._log, base)
         waiting: list[Transaction] = []
         rows: list[Transaction] = []
         for transaction in self._log.since_catalog():
