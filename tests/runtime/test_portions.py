@@ -1,5 +1,5 @@
-"""Answers in portions: however they are divided over rounds, and wherever a process dies between two of these, the whole
-is what one round would have emitted.
+"""Answers in portions: however they are divided over rounds, and wherever a process dies between two of these, together
+they are what one round would have emitted.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from inline_run import CRASHES, InlineRun, cold
 
+from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
 
@@ -130,12 +132,9 @@ def test_a_death_between_two_portions(tmp_path: Path) -> None:
     while rows.num_rows < 8:
         rows = random_rows(draw)
     (tmp_path / "in").mkdir()
-    import pyarrow.parquet as pq
-
     for number in range(3):
-        pq.write_table(
-            rows.slice(number * rows.num_rows // 3, rows.num_rows // 3 + 1), tmp_path / f"in/{number}.parquet"
-        )
+        part = rows.slice(number * rows.num_rows // 3, rows.num_rows // 3 + 1)
+        pq.write_table(part, tmp_path / f"in/{number}.parquet")
     whole, few = written(tmp_path, "whole", "1 GB")
     divided, many = written(tmp_path, "divided", "9 kB")
     assert many > few + 5
@@ -146,3 +145,31 @@ def test_a_death_between_two_portions(tmp_path: Path) -> None:
     for crash in (*CRASHES, "marked"):
         again, _ = written(tmp_path, crash, "9 kB", crash)
         assert again == divided, crash
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_a_query_with_more_answers_than_its_limit(tmp_path: Path, isolated: bool) -> None:
+    """The pairs of one instant are not divided: the query fails alone, and nothing of its answer is delivered."""
+    (tmp_path / "in").mkdir()
+    count = 300
+    rows = {"ts": [1] * count + [2], "k": [0] * (count + 1), "v": list(range(count + 1)), "x": ["x"] * (count + 1)}
+    pq.write_table(pa.table(rows), tmp_path / "in/0.parquet")
+    script = STREAM.format(source=f"FILES (path '{tmp_path}/in', format 'parquet')") + (
+        f"CREATE QUERY pairs INTO FILES (path '{tmp_path}/pairs', format 'csv') AS"
+        " SELECT a.v, b.v AS w FROM s [RANGE 1 DAY] AS a, s [RANGE 1 DAY] AS b;"
+        f"CREATE QUERY plain INTO FILES (path '{tmp_path}/plain', format 'csv') AS SELECT v FROM s WHERE v >= 0;"
+    )
+    options = {"live": True, "pause_failed": True} if isolated else {}
+    run = InlineRun(script, tmp_path / "checkpoint", result_limits={"pairs": 100_000}, **options)
+    if not isolated:
+        with pytest.raises(PenstockError, match=r"P0634.*query pairs: .* may have 100,000"):
+            run.run()
+        run.rounds.stop()
+        return
+    run.run()
+    assert {name: failure.code for name, failure in run.failed.items()} == {"pairs": "P0634"} or run.ended
+    assert (tmp_path / "plain").exists() and not list((tmp_path / "pairs").glob("*.csv"))
+    delivered = run.folder.delivered().failed or run.failed
+    assert [failure.code for failure in delivered.values()] == ["P0634"]
+    texts = [file.read_text() for file in (tmp_path / "plain").glob("*.csv")]
+    assert sum(len(text.splitlines()) - 1 for text in texts) == count + 1

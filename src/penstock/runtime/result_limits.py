@@ -57,7 +57,7 @@ class ResultLimits:
         whose = "all queries together" if allowed == self.together and allowed != limit else "the query"
         return PenstockError(
             "P0634",
-            f"query {query}: {size:,} bytes of its answers were computed and not delivered, and {whose} may have"
+            f"{size:,} bytes of its answers were computed and not delivered, and {whose} may have"
             f" {allowed or 0:,} (result_limit)",
             hint="a narrower join, a shorter window or a longer SLIDE; or ALTER QUERY .. SET (result_limit '..')",
         )

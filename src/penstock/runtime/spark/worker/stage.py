@@ -162,7 +162,7 @@ class ShardRound:
         self._answers.take(query, elements)
         for name, error in self._answers.failed.items():
             if self._failures is None:
-                raise error
+                raise PenstockError(error.code, f"query {name}: {error.message}", hint=error.hint)
             self._failures.errors.setdefault(name, error)
 
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
