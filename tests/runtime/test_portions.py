@@ -173,3 +173,24 @@ def test_a_query_with_more_answers_than_its_limit(tmp_path: Path, isolated: bool
     assert [failure.code for failure in delivered.values()] == ["P0634"]
     texts = [file.read_text() for file in (tmp_path / "plain").glob("*.csv")]
     assert sum(len(text.splitlines()) - 1 for text in texts) == count + 1
+
+
+def test_an_inner_operator_that_emits_more_than_its_limit(tmp_path: Path) -> None:
+    """The pairs are counted, so that the answer is small; what the join hands on is not."""
+    (tmp_path / "in").mkdir()
+    rows = {"ts": [1] * 300 + [2], "k": [0] * 301, "v": list(range(301)), "x": ["x"] * 301}
+    pq.write_table(pa.table(rows), tmp_path / "in/0.parquet")
+    script = "SET result_limit = '500 kB'; SET shards = 1;" + STREAM.format(
+        source=f"FILES (path '{tmp_path}/in', format 'parquet')"
+    )
+    script += (
+        f"CREATE QUERY pairs INTO FILES (path '{tmp_path}/pairs', format 'csv') AS"
+        " SELECT a.v, COUNT(*) AS n FROM s [RANGE 1 DAY] AS a, s [RANGE 1 DAY] AS b WHERE a.v + b.v > 3 GROUP BY a.v;"
+        f"CREATE QUERY plain INTO FILES (path '{tmp_path}/plain', format 'csv') AS SELECT v FROM s WHERE v >= 0;"
+    )
+    run = InlineRun(script, tmp_path / "checkpoint", live=True, pause_failed=True).run()
+    failed = run.folder.delivered().failed or run.failed
+    assert {name: failure.code for name, failure in failed.items()} == {"pairs": "P0634"}
+    assert "bytes in a round, and may 512,000 (result_limit)" in next(iter(failed.values())).message
+    texts = [file.read_text() for file in (tmp_path / "plain").glob("*.csv")]
+    assert sum(len(text.splitlines()) - 1 for text in texts) == 301

@@ -204,6 +204,10 @@ class Flow:
         if answered is not None:
             self._answer(answered, made)
         if number in graph.onward or len(direct) < len(graph.within[number]):
+            if self._failures is not None:
+                self._failures.count(step, made.nbytes)
+                if self._stopped(step):
+                    return
             graph.send(step, [made], self._inbox, self._result, direct)
         for consumer in direct.values():
             if self._stopped(consumer):

@@ -212,9 +212,8 @@ class SparkRun:
             table = packets.toArrow()
             computed_at = time.monotonic()
             written = self._write(table, batch)
-            round_, failed = written.round, written.failed
+            round_, failed, finished_at = written.round, written.failed, time.monotonic()
             forget(str(self._folder.root), batch)
-            finished_at = time.monotonic()
             self._batch_seconds += finished_at - started_at
             self._totals.warn_of_jumps(job.plan)
             self._totals.close_batch()
