@@ -32,6 +32,10 @@ QUERIES = {
     "nested": f"SELECT k, COUNT(*) AS c FROM (RSTREAM(SELECT k, v FROM {WINDOW})) [RANGE 5 MILLISECONDS] GROUP BY k",
     "joined": "RSTREAM(SELECT a.v, b.v AS w FROM s [RANGE 20 MILLISECONDS] AS a, "
     "s [RANGE 20 MILLISECONDS SLIDE 5 MILLISECONDS] AS b WHERE a.k = b.k)",
+    "every_pair": "SELECT a.v, b.v AS w FROM s [RANGE 30 MILLISECONDS] AS a, s [RANGE 20 MILLISECONDS] AS b",
+    "some_pairs": "SELECT ISTREAM(a.v, b.x) FROM s [RANGE 50 MILLISECONDS] AS a, s [RANGE 20 MILLISECONDS] AS b"
+    " WHERE a.v + b.v > 9",
+    "counted_pairs": "SELECT a.v, COUNT(*) AS n FROM s [RANGE 90 MILLISECONDS] AS a, s [ROWS 3] AS b GROUP BY a.v",
     "pairs": "RSTREAM(SELECT a.v, b.v AS w FROM s [RANGE 9 MILLISECONDS] AS a, s [NOW] AS b)",
 }
 
@@ -96,7 +100,7 @@ SCRIPT = (
     + STREAM.format(source="FILES (path '{folder}/in', format 'parquet')")
     + "".join(
         f"CREATE QUERY {name} INTO FILES (path '{{folder}}/{{place}}/{name}', format 'csv') AS {QUERIES[name]};"
-        for name in ("counted", "summed", "rows", "at_changes", "united", "nested")
+        for name in ("counted", "summed", "rows", "at_changes", "united", "nested", "every_pair", "counted_pairs")
     )
 )
 
