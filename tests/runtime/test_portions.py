@@ -140,14 +140,14 @@ def test_a_death_between_two_portions(tmp_path: Path) -> None:
         part = rows.slice(number * rows.num_rows // 3, rows.num_rows // 3 + 1)
         pq.write_table(part, tmp_path / f"in/{number}.parquet")
     whole, few = written(tmp_path, "whole", "1 GB")
-    divided, many = written(tmp_path, "divided", "9 kB")
+    divided, many = written(tmp_path, "divided", "40 kB")
     assert many > few + 5
     for query, found in lines(divided).items():
         assert Counter(found) == Counter(lines(whole)[query]), query
         times = [int(line.split(",")[0]) for line in found]
         assert times == sorted(times), query
     for crash in (*CRASHES, "marked"):
-        again, _ = written(tmp_path, crash, "9 kB", crash)
+        again, _ = written(tmp_path, crash, "40 kB", crash)
         assert again == divided, crash
 
 
