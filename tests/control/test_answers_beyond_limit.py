@@ -49,7 +49,9 @@ def rows_of(system: Server, name: str) -> int:
 def test_others_go_on_between_portions(tmp_path: Path, bad: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measures, "MOST_ANSWERS", 50_000)
     system = Server(tmp_path)
-    system.done(STREAM + GOOD + bad + ROWS)
+    outcomes = system.run(STREAM + GOOD + bad + ROWS)
+    # Registration says beforehand what will come.
+    assert [len(one.warnings) for one in outcomes] == [0, 0, 1, 0]
     for round_ in range(1, 4):
         system.engine.round()
         place = system.control.query("fine")[1].place

@@ -228,9 +228,9 @@ class InProcessEngine:
                 raise
             if posted or self._live.is_behind:
                 self.wake()
-            for place, error in failed.items():
+            for which, error in failed.items():
                 if self._on_failed is not None:
-                    self._on_failed(place, error)
+                    self._on_failed(which, error)
             for number, paths in read.items():
                 source = self._state.sources[number]
                 if source.connector == "POSTED" and source.is_stream:
