@@ -98,6 +98,7 @@ CODES: dict[str, str] = {
     "P0631": "metrics that cannot be served or written",
     "P0632": "more state than state_limit allows",
     "P0633": "an answer less accurate than accuracy_at_least",
+    "P0634": "more answers than result_limit allows",
     "P0701": "a run whose queries cannot be changed",
     "P0702": "a statement or clause that only a server carries out",
     "P0703": "a query that begins with a past which is not kept",

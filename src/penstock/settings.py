@@ -278,8 +278,9 @@ TABLE: tuple[Setting, ...] = (
         "max_batch_answers",
         2 * 2**30,
         size_in_bytes,
-        "bytes of answers that one micro-batch should emit at most, over all queries; after a batch that emitted more, "
-        "batches read less",
+        "bytes of answers that one micro-batch should emit at most, over all queries, each having an equal "
+        "part: answers at instants that exceed it go on in the next batch; after a batch that emitted more, batches "
+        "read less",
     ),
     Setting("max_batch_rows", 0, _count(0), "rows of input that one micro-batch reads at most; 0: no limit"),
     Setting(
@@ -325,6 +326,13 @@ TABLE: tuple[Setting, ...] = (
         "long it reads; `latest`, the state at its end, is refused (`P0901`)",
     ),
     Setting("statement_timeout", 60.0, _length, "how long a one-time query at a server may take; 0: no limit"),
+    Setting(
+        "result_limit",
+        0,
+        _no_bytes_or,
+        "bytes of answers of a query that may be computed and not delivered, such as '4 GB'; beyond them the query "
+        "fails alone; 0: a tenth of the free disk at the start; all queries together may have a quarter of it",
+    ),
     Setting("state_limit", 0, _no_bytes_or, "bytes of state that a run may hold, such as '1 GB'; 0: no limit"),
     Setting(
         "state_limit_action",

@@ -69,6 +69,35 @@ def test_a_server_that_a_query_keeps_from_coming_up(tmp_path: Path, leave: objec
         assert system.answers("q") and system.answers("r")
 
 
+class DyingAtDrop(InProcessEngine):
+    """An engine whose process dies when it is to end the query that is named q."""
+
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
+        if not any(one.query is not None and one.query.name == "q" for one in version.queries.values()):
+            raise PowerLost
+        return super().change(version, prepared)
+
+
+@pytest.mark.parametrize("names", [[], ["Q"], ["r", "q", "Q"]])
+def test_a_query_whose_drop_was_accepted(tmp_path: Path, names: list[str]) -> None:
+    """The next start drops the query without running it, also where nobody repairs anything."""
+    standing(tmp_path)
+    system = Server(tmp_path, DyingAtDrop(tmp_path / "engine"))
+    with pytest.raises(PowerLost):
+        system.run("DROP QUERY q")
+    system.control.close()
+    states = {"q": ("q", "DROPPED"), "r": ("r", "RUNNING")}
+    assert pause_queries(tmp_path, names) == [states[name] for name in dict.fromkeys(map(str.lower, names))]
+    for _ in range(2):
+        system = deadly(tmp_path)
+        with pytest.raises(PenstockError, match="P0201"):
+            system.control.query("q")
+        assert system.status("r") == ("PAUSED" if "r" in names else "RUNNING")
+        system.control.close()
+    with pytest.raises(PenstockError, match="P0201"):
+        pause_queries(tmp_path, ["q"])
+
+
 def test_what_does_not_run_is_left_as_it_is(tmp_path: Path) -> None:
     standing(tmp_path)
     assert pause_queries(tmp_path, ["q", "r", "q"]) == [("q", "RUNNING"), ("r", "RUNNING")]

@@ -27,6 +27,7 @@ from penstock.runtime.spark.output.answer_writer import PendingAnswer
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.surplus import SurplusAnswers
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import AnswerGate, ShownAnswers
 from penstock.runtime.spark.start import begin
@@ -86,6 +87,8 @@ class InlineRun:
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
         self.batch = self.folder.delivered().batch + 1
         self.heartbeats: Heartbeats | None = None
+        self.behind: dict[str, int] = {}
+        self.surplus = SurplusAnswers(self.folder)
         self.parts = ResultParts(self.folder)
         self.gate = AnswerGate(self.folder)
         self.accounts = RunTotals(self.folder)
@@ -167,7 +170,7 @@ class InlineRun:
 
     @property
     def ended(self) -> bool:
-        return self.heartbeats is not None and self.heartbeats.ended
+        return self.heartbeats is not None and self.heartbeats.ended and not self.behind
 
     def run(self, rounds: int = 10**6, crash: str | None = None) -> InlineRun:
         """So many rounds, or all there are; `crash`: where the one behind them dies."""
@@ -205,19 +208,21 @@ class InlineRun:
         if crash == "sinks":
             raise Crash
         rows, failed, shown = self._deliver(outcome, crash == "between")
-        beats = {} if outcome.heartbeats is None else outcome.heartbeats.queries
+        beats = {} if outcome.heartbeats is None else {**outcome.heartbeats.queries, **outcome.reached}
         commit_logs(self.sinks, self.batch, shown.heartbeats(beats, outcome.failed))
         self.parts.note(self.batch, rows, self.sinks)
         self.accounts.delivered(self.batch, rows, {}, self.recorder)
         if crash == "delivered":
             raise Crash
         self.heartbeats = outcome.heartbeats
+        self.behind = {name: tick for name, tick in outcome.reached.items() if name not in failed}
         self.seen[files[0].parent.name] = self.folder.read_seen(files[0].parent.name)
         self.accounts.close_batch()
         self.reporter.batch(self.batch, 0.0, 0.0, 1, self.accounts.totals({}, {}, 0), {}, tuple(failed))
         statics = {name for plan in self.job.plan.statics.values() for name in plan.sources}
         self.older.delivered(self.job, self.batch, {*self.job.plan.sources, *statics})
-        self.rounds.delivered(int(files[0].parent.name), batch=self.batch, failed=failed)
+        number = int(files[0].parent.name)
+        self.rounds.delivered(number, batch=self.batch, failed=failed, behind=bool(self.behind))
         if crash == "marked":
             raise Crash
         if failed and not self.ended:
@@ -238,7 +243,9 @@ class InlineRun:
             for name, parts in outcome.answers.items()
         }
         valid = {name: chunks for name, chunks in answers.items() if name not in failed}
-        beats = {} if outcome.heartbeats is None else outcome.heartbeats.queries
+        behind = {name: tick for name, tick in outcome.reached.items() if name not in failed}
+        valid = self.surplus.until(self.job.plan, valid, behind, self.batch)
+        beats = {} if outcome.heartbeats is None else {**outcome.heartbeats.queries, **behind}
         shown = self.gate.shown(self.epoch, self.job, valid, beats, self.batch)
         rows: dict[str, int] = {}
         for name in (name for name in self.sinks if name not in failed and name not in shown.withheld):

@@ -440,9 +440,12 @@ def repair(
     with errors_shown(context):
         from penstock.cli.shell.declared import quoted
         from penstock.connectors.sinks.tabular import shown
-        from penstock.control.repair import pause_queries
+        from penstock.control.repair import DROPPED, pause_queries
 
         for name, state_before in pause_queries(checkpoint, pause):
+            if state_before == DROPPED:
+                typer.echo(shown(f"{name}: its DROP was accepted; the next start drops it and does not run it before"))
+                continue
             was = "is paused" if state_before == "RUNNING" else f"was {state_before}, and does not run"
             typer.echo(shown(f"{name} {was}; ALTER QUERY {quoted(name)} RESUME begins it again"))
 

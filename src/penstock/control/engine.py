@@ -53,6 +53,7 @@ class StandingQuery:
             because it cannot be bound.
         reset: its answers may begin again where the content emitted last is not known.
         sink_retry: seconds for which a batch is tried again where its sink fails; None: as the settings say.
+        result_limit: bytes of answers that may be computed and not delivered; None: as the settings say.
         weight: sinks of heavier queries are written first.
         latency_target: seconds that a batch may take; None for any.
     """
@@ -66,6 +67,7 @@ class StandingQuery:
     sink_retry: float | None = None
     weight: float = 1.0
     latency_target: float | None = None
+    result_limit: int | None = None
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.local.statics import read_relation
+from penstock.runtime.result_limits import ResultLimits, free_bytes
 from penstock.runtime.watching.reporting import ReportOptions
 from penstock.runtime.watching.taps import Tap, Taps
 from penstock.storage import storage
@@ -56,6 +57,8 @@ _STATE = "engine.pickle"
 _FORMAT = 2
 #: What the file ends with.
 _SEAL = b"\nseal %08x\n"
+#: As much of the disk as limits of answers suppose to be free at most, in bytes.
+_MOST_KEPT = 8 * 2**30
 #: Sinks whose answers are collected here.
 _COLLECTED = ("MEMORY", "RESULTS", "CONSOLE")
 
@@ -94,6 +97,10 @@ class InProcessEngine:
         self._lock = threading.RLock()
         self._live = LiveEngine(shards)
         self._on_batch: OnBatch | None = None
+        self._on_failed: OnFailed | None = None
+        # All answers are kept in memory, and written with the state after each round.
+        self._free = min(free_bytes(Path.cwd() if folder is None else folder), _MOST_KEPT)
+        self._limits = ResultLimits.of(0, self._free, {})
         self._taps = Taps()
         self._state = _State()
         #: By track, why its state is lost.
@@ -167,6 +174,7 @@ class InProcessEngine:
                 if self._apply(version):
                     self._state.number += 1
                 self._live.decide_by(_deciding(version))
+                self._limits = self._limits_of(version)
                 self._state.command, self._state.waiting = version.command, version.waiting
                 found = self.version()
                 found = replace(found, begun=with_instants(found.heartbeats, version, found.ahead))
@@ -198,7 +206,8 @@ class InProcessEngine:
             return EngineFigures(live.metrics, live.run, places, rows_since=live.run.since)
 
     def listen(self, on_failed: OnFailed) -> None:
-        """Queries of this engine do not fail alone."""
+        """Queries of this engine fail alone where they have more answers than their limit."""
+        self._on_failed = on_failed
 
     def follow(self, on_batch: OnBatch) -> None:
         self._on_batch = on_batch
@@ -232,6 +241,7 @@ class InProcessEngine:
                 read = {number: self._read(number, source) for number, source in self._state.sources.items()}
                 for place, table in self._live.round(self._taps).items():
                     self._add(int(place), table)
+                failed = self._end_exceeding()
                 figures = self._live.figures()
                 places = {name: int(place) for name, place in figures.places.items()}
                 posted = self._on_batch is not None and self._on_batch(figures.run.batches[-1], places)
@@ -241,10 +251,32 @@ class InProcessEngine:
                 raise
             if posted or self._live.is_behind:
                 self.wake()
+            for which, error in failed.items():
+                if self._on_failed is not None:
+                    self._on_failed(which, error)
             for number, paths in read.items():
                 source = self._state.sources[number]
                 if source.connector == "POSTED" and source.is_stream:
                     open_source(source).forget(sorted(paths))
+
+    def _end_exceeding(self) -> dict[int, PenstockError]:
+        """Pause the queries with more answers than their limit, and drop these; return the error of each by place. All
+        answers are kept in memory here, so that all of them count."""
+        failed: dict[int, PenstockError] = {}
+        sizes = {str(place): sum(table.nbytes for table in kept) for place, kept in self._state.answers.items()}
+        while (over := self._limits.exceeded(sizes)) is not None:
+            place = int(over)
+            failed[place] = self._limits.error(over, sizes.pop(over))
+            track, activity = self._state.standing[place]
+            if activity is Activity.RUNNING:
+                self._live.pause(over)
+                self._state.standing[place] = track, Activity.PAUSED
+            del self._state.answers[place]
+        return failed
+
+    def _limits_of(self, version: NextVersion) -> ResultLimits:
+        own = {str(one.place): one.result_limit for one in version.queries.values() if one.result_limit is not None}
+        return ResultLimits.of(version.settings["result_limit"], self._free, own)
 
     def answers(self, place: int) -> list[pa.Table]:
         """Return what has been emitted at a place."""

@@ -19,7 +19,7 @@ from penstock.control.engine import ControlEnds, EngineVersion
 from penstock.control.entities.relations import control_tables
 from penstock.control.outcomes import SYSTEM, CommandOutcome
 from penstock.control.registry import Registry, default_sink, restored
-from penstock.control.repair import accepted, change_with_paused, pause, paused_numbers, with_paused
+from penstock.control.repair import accepted, change_with_paused, held_numbers, pause, paused_numbers, with_paused
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem
 from penstock.control.transactions.draft import Draft
@@ -43,8 +43,7 @@ class RecoveringApplier(Applier):
         version = self._engine.version()
         self._reached = version.command
         stored = base = self.current.stored
-        # These do not run during the recovery, as they are paused at its end.
-        held = paused_numbers(accepted(self._log, base))
+        held = held_numbers(self._log, base)
         waiting: list[Transaction] = []
         rows: list[Transaction] = []
         for transaction in self._log.since_catalog():

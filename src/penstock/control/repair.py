@@ -1,8 +1,8 @@
 """Pause queries of a server that does not run, because it does not come up with them.
 
 A repair accepts the command PAUSE into the log, as a running server would, and writes nothing else. The next start
-treats a query that is paused at the end of the log as paused from the beginning: it does not run while the commands
-before are carried out, which may be those that created it.
+treats a query that is paused or dropped at the end of the log as paused from the beginning: it does not run while the
+commands before are carried out, which may be those that created it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from penstock.storage import storage
 
 #: Who the log says has paused a query.
 _WHO = "penstock repair"
+#: What `pause_queries` says of a query whose DROP was accepted.
+DROPPED = "DROPPED"
 #: States in which a start would run a query.
 _RUN = frozenset({QueryStatus.PENDING, QueryStatus.HYDRATING, QueryStatus.RUNNING})
 
 
 def pause_queries(checkpoint: Path, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pause queries of a server's checkpoint, all or none; return the name and the former state of each.
+    """Pause queries of a server's checkpoint, all or none; return the name and the former state of each. One whose DROP
+    was accepted, `DROPPED`, needs no pause: the next start does not run it either.
 
     Raises:
         PenstockError: P0608 for a folder that holds no queries of a server, P0609 while a server uses it, P0201 for an
@@ -39,13 +42,16 @@ def pause_queries(checkpoint: Path, names: Sequence[str]) -> list[tuple[str, str
         raise PenstockError("P0608", f"{checkpoint} holds no queries of a server", hint=hint)
     lock = files.lock()
     try:
-        log, stored = CommandLog.opened(files, retention=0.0)
-        stored = accepted(log, stored)
-        found = [_query(stored, name) for name in dict.fromkeys(name.lower() for name in names)]
-        running = [(one, query) for one, query in found if _runs(query)]
+        log, base = CommandLog.opened(files, retention=0.0)
+        stored = accepted(log, base)
+        gone = {one.name.lower(): one.name for one in dropped(log, base)}
+        asked = list(dict.fromkeys(name.lower() for name in names))
+        found = {name: _query(stored, name) for name in asked if name not in gone or stored.named(name) is not None}
+        running = [(one, query) for one, query in found.values() if _runs(query)]
         if running:
             pause(log, stored, running)
-        return [(one.name, query.status.value) for one, query in found]
+        states = {name: (one.name, query.status.value) for name, (one, query) in found.items()}
+        return [states.get(name) or (gone[name], DROPPED) for name in asked]
     finally:
         lock.release()
 
@@ -76,6 +82,26 @@ def accepted(log: CommandLog, stored: StoredCatalog) -> StoredCatalog:
         if not log.has_failed(transaction):
             stored = stored.changed(transaction.change)
     return stored
+
+
+def dropped(log: CommandLog, stored: StoredCatalog) -> list[StoredObject]:
+    """Return the queries whose DROP has been accepted, and not been carried out as far as the log says. stored: the
+    latest catalog of the log."""
+    left = {one.id for one, _ in accepted(log, stored).queries}
+    waiting: list[StoredObject] = []
+    for transaction in log.since_catalog():
+        if log.outcomes.get(transaction.last) is None:
+            waiting += transaction.change.objects
+        elif not log.has_failed(transaction):
+            stored = stored.changed(transaction.change)
+    known = {one.id: one for one in (*(one for one, _ in stored.queries), *waiting) if one.query is not None}
+    return [one for number, one in known.items() if number not in left]
+
+
+def held_numbers(log: CommandLog, stored: StoredCatalog) -> frozenset[int]:
+    """Return the numbers of the queries that do not run during a recovery, since they do not at its end: those that are
+    paused and keep no state, and those that are dropped. stored: the latest catalog of the log."""
+    return paused_numbers(accepted(log, stored)) | {one.id for one in dropped(log, stored)}
 
 
 def paused_numbers(stored: StoredCatalog) -> frozenset[int]:

@@ -312,6 +312,7 @@ class SparkEngine:
             weights={_name(one.place): one.weight for one in standing if one.weight != 1},
             latency_targets={_name(one.place): one.latency_target for one in standing if one.latency_target},
             sink_retries={_name(one.place): one.sink_retry for one in standing if one.sink_retry is not None},
+            result_limits={_name(one.place): one.result_limit for one in standing if one.result_limit is not None},
             on_batch=self._note, cache=PlanningCache() if self._run is None else self._run.work.cache,
         )  # fmt: skip
 

@@ -29,7 +29,7 @@ from penstock.types import BEGIN, END, Interval
 #: A length that no RETAIN has.
 FOR_EVER = END - BEGIN
 #: Attributes of queries that the engine carries out.
-_POLICIES = ("sink_retry", "weight", "latency_target")
+_POLICIES = ("result_limit", "sink_retry", "weight", "latency_target")
 
 
 @dataclass

@@ -283,6 +283,9 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
         Attribute("error", TEXT, "the code and message with which it failed",
                   lambda row: f"{row.listed.query.code} {row.listed.query.message}" if row.listed.query.code else None),
         _text("on_failure", "what happens when a step or its sink fails: `pause` or `stop server`"),
+        Attribute("result_limit", COUNT, "bytes of answers that may be computed and not delivered, beyond which it"
+                  " fails; NULL: as the setting says", lambda row: _number(row, "result_limit"), unit="bytes",
+                  setting=_option("result_limit")),
         Attribute("sink_retry", REAL, "how long a failing sink is tried again; NULL: as the setting says",
                   lambda row: _number(row, "sink_retry"), unit="seconds", setting=_option("sink_retry")),
         Attribute("latency_target", REAL, "how long a batch may take; the least of all queries, and of the setting"

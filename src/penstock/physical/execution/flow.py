@@ -174,7 +174,7 @@ class Flow:
             return
         self.spent[step.id] = self.spent.get(step.id, 0.0) + time.perf_counter() - began
         for made in produced:
-            if len(made):
+            if len(made) and not self._stopped(step):
                 self._send(step, made)
 
     def _go_on_by_batch(self, step: Step, pieces: Iterator[Elements], began: float) -> None:
@@ -190,6 +190,9 @@ class Flow:
                 return
             if len(made):
                 self._send(step, made)
+            if self._stopped(step):
+                # Its queries have more answers than they may have.
+                return
             began = time.perf_counter()
 
     def _send(self, step: Step, made: Elements) -> None:
@@ -201,6 +204,10 @@ class Flow:
         if answered is not None:
             self._answer(answered, made)
         if number in graph.onward or len(direct) < len(graph.within[number]):
+            if self._failures is not None:
+                self._failures.count(step, made.nbytes)
+                if self._stopped(step):
+                    return
             graph.send(step, [made], self._inbox, self._result, direct)
         for consumer in direct.values():
             if self._stopped(consumer):

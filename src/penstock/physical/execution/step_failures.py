@@ -11,10 +11,27 @@ from penstock.physical.plan.plan import Step
 
 
 class StepFailures:
-    """The queries that have failed in the rounds of an executor, each with its first error."""
+    """The queries that have failed in the rounds of an executor, each with its first error.
 
-    def __init__(self) -> None:
+    Args:
+        most: bytes that a step may emit to others in a round; None for any number.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
         self.errors: dict[str, PenstockError] = {}
+        self._most = most
+        #: By step, what it has emitted to others.
+        self._emitted: dict[int, int] = {}
+
+    def count(self, step: Step, nbytes: int) -> None:
+        """Count what a step emits to others, which is kept until they run. Its queries fail beyond the limit."""
+        if self._most is None:
+            return
+        emitted = self._emitted[step.id] = self._emitted.get(step.id, 0) + nbytes
+        if emitted > self._most:
+            message = f"an operator, {step.spec.title}, emits {emitted:,} bytes in a round, and may {self._most:,}"
+            hint = "a narrower join, a shorter window or a longer SLIDE; or SET result_limit"
+            self.note(step, PenstockError("P0634", f"{message} (result_limit)", hint=hint))
 
     def note(self, step: Step, error: Exception) -> None:
         """Record that `step` raised `error`."""

@@ -73,6 +73,11 @@ class JoinSpec(PassingSpec):
         return "Join"
 
     @property
+    def divides(self) -> bool:
+        # Without a key all rows are partners: how many pairs there are is known before they are formed.
+        return not self.left_key and self.ranges is None
+
+    @property
     def index_kind(self) -> str:
         """Return the kind of synopsis of a side without a choice."""
         return "HashJoinIndex" if self.ranges is None else "IntervalRuns"

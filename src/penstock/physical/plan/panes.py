@@ -48,7 +48,6 @@ class IncrementalSlideSpec(Spec):
     """RSTREAM of a grouped aggregate at the boundaries align + k·slide: its rows there, emitted without its changes."""
 
     varying: ClassVar[frozenset[str]] = frozenset({"slide", "align"})
-    divides: ClassVar[bool] = True
 
     plan: AggregateLayout
     fifo: bool
@@ -56,6 +55,10 @@ class IncrementalSlideSpec(Spec):
     slide: int
     align: int
     listed: bool = False
+
+    @property
+    def divides(self) -> bool:
+        return True
 
     @property
     def memory(self) -> Memory:
@@ -114,12 +117,15 @@ class WindowSumsSpec(Spec):
     reads: ClassVar[bool] = True
     holds_early: ClassVar[bool] = False
     varying: ClassVar[frozenset[str]] = frozenset({"length", "slide", "align"})
-    divides: ClassVar[bool] = True
 
     plan: AggregateLayout
     length: int
     slide: int
     align: int
+
+    @property
+    def divides(self) -> bool:
+        return True
 
     @property
     def memory(self) -> Memory:

@@ -73,9 +73,6 @@ class Spec:
     keeps_times: ClassVar[bool] = False
     #: Whether a result does not end by itself when its row leaves the window, but by a negative tuple.
     takes_back: ClassVar[bool] = False
-    #: Whether it may emit far more rows than it received, at many instants: an advance is then divided, and what is due
-    #: in a round and exceeds its part of `max_batch_answers` is emitted in later ones (`Operator.portion`).
-    divides: ClassVar[bool] = False
     #: The fields whose values are names that users may change: no part of the identity of the operator's state.
     names_only: ClassVar[frozenset[str]] = frozenset()
     #: The fields that say how long rows count, at which grain, or which of them: operators that differ in nothing else
@@ -83,6 +80,12 @@ class Spec:
     varying: ClassVar[frozenset[str]] = frozenset()
     #: Whether the whole operator says no more than that, so that a plan without it is nearly the same.
     only_varies: ClassVar[bool] = False
+
+    @property
+    def divides(self) -> bool:
+        """Return whether it may emit far more rows than it received, at many instants: an advance is then divided, and
+        what exceeds its part of `max_batch_answers` in a round is emitted in later ones (`Operator.portion`)."""
+        return False
 
     @property
     def summary_parts(self) -> Mapping[str, SummaryDefinition]:

@@ -94,8 +94,6 @@ class RStreamSpec(Spec):
     evaluation instant; changes: changes of the relation are evaluation instants too, and, where it begins with them,
     its beginning."""
 
-    divides: ClassVar[bool] = True
-
     types: tuple[pa.DataType, ...]
     mode: StreamMode
     slide: int = 1
@@ -103,6 +101,10 @@ class RStreamSpec(Spec):
     strict: bool = False
     begins: bool = True
     changes: bool = True
+
+    @property
+    def divides(self) -> bool:
+        return True
 
     @property
     def waits(self) -> bool:

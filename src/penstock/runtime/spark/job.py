@@ -213,9 +213,8 @@ class SparkRun:
             table = packets.toArrow()
             computed_at = time.monotonic()
             written = self._write(table, batch)
-            round_, failed = written.round, written.failed
+            round_, failed, finished_at = written.round, written.failed, time.monotonic()
             forget(str(self._folder.root), batch)
-            finished_at = time.monotonic()
             self._batch_seconds += finished_at - started_at
             self._totals.warn_of_jumps(job.plan)
             self._totals.close_batch()
@@ -265,8 +264,8 @@ class SparkRun:
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         beats = output.query_heartbeats
         valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
-        valid = self._surplus.until(self._job.plan, valid, output.behind, batch)
-        shown = self._gate.shown(self.epoch, self._job, valid, beats, batch)
+        due_answers = self._surplus.until(self._job.plan, valid, output.behind, batch)
+        shown = self._gate.shown(self.epoch, self._job, due_answers, beats, batch)
         due = self._job.plan.queries if batch == self._job.base and batch else shown.answers
         names = by_weight((n for n in due if n not in output.failed and n not in shown.withheld), self.work.weights)
         isolation = None

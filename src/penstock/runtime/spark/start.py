@@ -32,6 +32,7 @@ from penstock.events import log_event
 from penstock.physical.execution.wall_clock import peers_in, peers_of
 from penstock.physical.planning.state_size.summary import JobState
 from penstock.runtime.local.statics import read_statics
+from penstock.runtime.result_limits import ResultLimits, free_bytes
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import Epoch, latest_epoch, pending_failures, write_epoch
@@ -291,6 +292,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base, epoch.log,
         epoch.log_base, work.standing, work.pause_failed and work.live and epoch.state_store == "files",
         (epoch.past or epoch.number) if epoch.backfill else 0,
+        ResultLimits.of(work.settings["result_limit"], free_bytes(folder.root), work.result_limits),
     )  # fmt: skip
     # Written before the epoch, from which on the change has happened.
     digest = write_job(folder, job)

@@ -43,6 +43,7 @@ class Work:
         reset: queries whose results, if they were paused, begin again empty.
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
         sink_retries: by query, seconds for which a batch is tried again where its sink fails; the setting for others.
+        result_limits: by query, bytes of answers that may be computed and not delivered; the setting for others.
         weights: by query; sinks of heavier ones are written first, those left out weigh 1.
         latency_targets: by query, seconds that a batch may take; the settings may say less.
         cache: of planning; a run carries it from change to change.
@@ -71,6 +72,7 @@ class Work:
     contents: ContentReader | None = field(default=None, compare=False, repr=False)
     pause_failed: bool = False
     sink_retries: Mapping[str, float] = field(default_factory=dict)
+    result_limits: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     latency_targets: Mapping[str, float] = field(default_factory=dict)
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)

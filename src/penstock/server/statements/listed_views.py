@@ -112,14 +112,6 @@ def statement_view(one: RunningStatement) -> StatementView:
     return StatementView(one.id, one.kind, began, one.caller.name, redacted_text(one.text))
 
 
-def command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
-    """Return a command of the log."""
-    return CommandView(
-        outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
-        outcome.version, outcome.error, outcome.share,
-    )  # fmt: skip
-
-
 def moment(microseconds: int) -> str:
     """Return an instant of the wall clock as text, given in microseconds since 1970."""
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.amounts import SHEDDING_POLICIES, budget_text, cores_text, share_of
-from penstock.connectors.options import ANY_TEXT, DURATION, Option, OptionTable, ValueType, one_of, refusal, whole
+from penstock.connectors.options import ANY_TEXT, DURATION, SIZE, Option, OptionTable, ValueType, one_of, refusal, whole
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.plans.choices import NO_CHOICES, normal_choices
@@ -74,6 +74,9 @@ QUERY_ATTRIBUTES = OptionTable(
         Option(
             "plan", _PLAN, "choices of its plan in place of the planner's, by operator ([plans.md](plans.md#choices));"
             " those that are not named stay as they are", NO_CHOICES,
+        ),
+        Option(
+            "result_limit", SIZE, "bytes of its answers that may be computed and not delivered, beyond which it fails"
         ),
         Option("sink_retry", DURATION, "how long a failing sink is tried again, before its query fails"),
         Option("weight", _WEIGHT, "importance relative to other queries: sinks of heavier ones are written first", "1"),

@@ -20,7 +20,7 @@ from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.statements.attributes import NONE, QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES, bind_attributes
-from penstock.language.binder.statements.commands import an, bind_start, continuous, query_named
+from penstock.language.binder.statements.commands import an, bind_start, continuous, query_named, warn_of_many_answers
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import WRITABLE, column_named, distinct_names, python_value
 from penstock.language.binder.statements.names_read import names_read
@@ -118,6 +118,7 @@ def _replaced(action: AsAction, name: str, sink: SinkSpec | None, context: Conte
         root = bind_shedding(root, name, registered.attributes, {}, action.query.span, context)
     else:
         with_known_chances(root, action.query.span, context)
+    warn_of_many_answers(root, action.query.span, context)
     start = bind_start(action.start, root, context)
     text = redacted_text(context.source.slice(action.query.span))
     chosen = as_choices(choices_of_plan(action.query.text)) if isinstance(action.query, PlanQuery) else ()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.one_time import ordered
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
+from penstock.algebra.nodes.scans import declared_sources
+from penstock.algebra.optimizer.answer_rate import MANY, rows_of_answer
+from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.errors import PenstockError, counted, instead_of_taken, nearest
 from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
@@ -68,6 +72,7 @@ from penstock.language.statements import (
     SubscribeStatement,
     TransactionStatement,
 )
+from penstock.language.text import TextSpan
 from penstock.redaction import redacted_text
 from penstock.settings import Settings
 from penstock.types import CALENDAR, TimeDomain, type_name
@@ -138,6 +143,7 @@ def bind_create_query(statement: CreateQuery, context: Context) -> Command:
         name, root, SinkSpec(*(sink or ("CONSOLE", ()))), redacted_text(text), choices, context.read_uncoalesced
     )
     _warn_of_names(query, statement.name, context)
+    warn_of_many_answers(root, statement.name.span, context)
     known = context.catalog.queries.get(statement.name.key)
     if known is not None and _replaces(statement.existence):
         before = context.catalog.registered.get(statement.name.key)
@@ -266,6 +272,22 @@ def _warn_of_names(query: Query, name: Name, context: Context) -> None:
         own = "a column ts" if query.root.is_stream else "columns ts and op"
         hint = f"choose a name with AS, as in {taken[0][0]} AS happened; this result has {own} already"
         context.warn(f"{shown} in the result of {query.name}, where the name is taken", name.span, hint)
+
+
+def warn_of_many_answers(root: Algebra, span: TextSpan, context: Context) -> None:
+    """Warn where a query answers far more rows than it reads, by the statistics that are known."""
+    if context.errors:
+        return
+    statistics = known_statistics(declared_sources(root), {}, {}, context.settings["statistics"])
+    answered, read = rows_of_answer(root, statistics)
+    if read <= 0 or answered < MANY * read or not math.isfinite(answered):
+        return
+    context.warn(
+        f"about {counted(answered / read, 'row')} of answers for each row of input:"
+        f" {counted(answered, 'row')} a second where it reads {counted(read, 'row')}",
+        span,
+        "a longer SLIDE, a shorter window or a narrower join; SET statistics says what the sources are like",
+    )
 
 
 # --- rows and settings

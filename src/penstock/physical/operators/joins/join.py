@@ -19,27 +19,62 @@ from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.growth import account
+from penstock.physical.operators.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.joins import JoinSpec, LookupSpec
 from penstock.physical.planning.ranges import RangeSpan, comparable, span_keys, spans
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
 from penstock.physical.synopses.join_indexes.interval_runs import IntervalRun, IntervalRuns, probe_ranges
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, SortedRuns, probe_pieces
+from penstock.types import BEGIN, END
 
 #: Probes are cut so that about this many pairs are formed at once, or those of one probe.
 PROBES_AT_ONCE = 1 << 18
 
 
 class Join(Operator):
-    """State: the elements of both sides."""
+    """State: the elements of both sides, and where advances are divided, those that are left to the next round."""
 
     def __init__(self, spec: JoinSpec) -> None:
         self._spec = spec
         self._sides = (Side(spec, 0), Side(spec, 1))
         self._fresh: tuple[list[Elements], list[Elements]] = ([], [])
+        self._left_over = (ReorderBuffer(), ReorderBuffer())
+        #: Whether `_fresh` is only what the next advance is to join.
+        self._is_portion = False
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"left": self._sides[0].held, "right": self._sides[1].held}
+        held: dict[str, Synopsis] = {"left": self._sides[0].held, "right": self._sides[1].held}
+        if self._spec.divides:
+            held |= {"left_over": self._left_over[0].queue, "right_over": self._left_over[1].queue}
+        return held
+
+    def portion(self, moment: Moment, rows: int) -> int:
+        """See the contract. Elements of one instant are joined together."""
+        self._take_left_over()
+        fresh = [concat(parts) if parts else None for parts in self._fresh]
+        left, right = (np.empty(0, np.int64) if one is None else one.ts for one in fresh)
+        standing = [side.held.rows for side in self._sides]
+        self._is_portion = True
+        if len(left) * (standing[1] + len(right)) + len(right) * standing[0] <= rows:
+            return moment.heartbeat
+        # Those valid from the beginning of time go with the first instant behind it.
+        instants = np.unique(np.maximum(np.concatenate([left, right]), BEGIN + 1))
+        lefts, rights = (np.searchsorted(np.sort(ts), instants, "right").astype(np.float64) for ts in (left, right))
+        pairs = lefts * (standing[1] + rights) + rights * standing[0]
+        until = int(instants[max(0, int(np.searchsorted(pairs, rows, "right")) - 1)])
+        # What the frontier has is emitted there.
+        kept = max(until, moment.frontier) if until >= moment.heartbeat else until
+        for parts, one, over in zip(self._fresh, fresh, self._left_over, strict=True):
+            if one is not None:
+                parts[:] = [one.filter(one.ts <= kept)]
+                over.add(one.filter(one.ts > kept))
+                over.hold()
+        return min(until, moment.heartbeat)
+
+    def _take_left_over(self) -> None:
+        for parts, over in zip(self._fresh, self._left_over, strict=True):
+            parts[:] = [*over.parts_until(END), *parts]
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         elements = elements.filter(self._sides[port].joinable(elements))
@@ -48,6 +83,9 @@ class Join(Operator):
         return []
 
     def advance(self, moment: Moment) -> list[Elements]:
+        if not self._is_portion:
+            self._take_left_over()
+        self._is_portion = False
         left = concat(self._fresh[0]) if self._fresh[0] else None
         right = concat(self._fresh[1]) if self._fresh[1] else None
         self._fresh = ([], [])

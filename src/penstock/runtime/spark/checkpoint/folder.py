@@ -43,6 +43,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
+from penstock.runtime.result_limits import ResultLimits
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.storage import storage
@@ -106,6 +107,7 @@ class Job:
         standing: whether it goes on when all its sources have ended.
         isolated: whether a query whose step or sink fails is left out while the others go on.
         past: the number of the folder in which new queries of this epoch have read their past; 0 where none has.
+        limits: how much of the answers of queries may be computed and not delivered.
     """
 
     plan: Plan
@@ -122,6 +124,7 @@ class Job:
     standing: bool = False
     isolated: bool = False
     past: int = 0
+    limits: ResultLimits = field(default_factory=ResultLimits)
 
     @property
     def all_sources(self) -> dict[str, Source]:

@@ -17,8 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.run_length import encode_constant, encode_runs
+from penstock.runtime.result_limits import ResultLimits
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     FewOfMany,
@@ -87,18 +89,35 @@ class AnswerWriter:
     stay in memory.
     """
 
-    def __init__(self, spill_files: SpillFiles | None) -> None:
-        self._spill_files = spill_files
+    def __init__(
+        self, spill_files: SpillFiles | None, limits: ResultLimits = ResultLimits(), shards: int = 1,  # noqa: B008
+    ) -> None:  # fmt: skip
+        self._spill_files, self._limits, self._shards = spill_files, limits, shards
+        #: By query, the bytes of all its answers.
+        self._sizes: dict[str, int] = {}
         self._in_memory: dict[str, list[Elements]] = {}
         self._bytes: dict[str, int] = {}
         self._spilled: dict[str, list[SpilledChunk]] = {}
+        self._over: dict[str, PenstockError] = {}
 
     def take(self, query: str, elements: Elements) -> None:
         """Add the next rows of the answer of `query`. Raises PenstockError P0601 where the disk is full."""
+        if query in self._over:
+            return
         self._in_memory.setdefault(query, []).append(elements)
+        self._sizes[query] = self._sizes.get(query, 0) + elements.nbytes
         self._bytes[query] = self._bytes.get(query, 0) + elements.nbytes
         if self._spill_files is not None and self._bytes[query] >= LARGE:
             self._spill(query, self._spill_files)
+        while (over := self._limits.exceeded(self._sizes, self._shards)) is not None:
+            self._over[over] = self._limits.error(over, self._sizes.pop(over) * self._shards)
+            for known in (self._in_memory, self._bytes, self._spilled):
+                known.pop(over, None)
+
+    @property
+    def failed(self) -> Mapping[str, PenstockError]:
+        """Return the queries with more answers than their limit, of which nothing is kept."""
+        return self._over
 
     def _spill(self, query: str, spill_files: SpillFiles) -> None:
         for elements in self._in_memory.pop(query):

@@ -58,9 +58,10 @@ class SurplusAnswers:
                 continue
             known = self._root / place
             waited = self._read(known, batch - 1, _identity(plan, name))
-            chunks = [*waited, *answers.get(name, ())]
+            chunks: list[tuple[int, Sequence[PendingAnswer]]] = [*waited, *answers.get(name, ())]
             if name in reached:
-                chunks, late = _divided(chunks, reached[name])
+                divided, late = _divided(chunks, reached[name])
+                chunks = [*divided]
                 self._write(known, batch, _identity(plan, name), late)
                 self._stored.add(place)
                 self._remove_old(known, batch - _KEPT)

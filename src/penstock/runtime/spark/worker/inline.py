@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.physical.elements import Elements
+from penstock.physical.execution.portions import earliest
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
@@ -26,6 +27,7 @@ from penstock.runtime.spark.worker.packets import (
     read_failed,
     read_heartbeats,
     read_packet_of_many,
+    read_reached,
     read_rejected,
     read_timings,
 )
@@ -37,13 +39,15 @@ from penstock.runtime.watching.reports import IngestReport, ShardReport
 @dataclass
 class Outcome:
     """The results of a round. answers: by query, in the order of shards; heartbeats: as a run reports them, None
-    without any; failed: the queries whose steps failed; reports: what tasks measured."""
+    without any; failed: the queries whose steps failed; reports: what tasks measured; reached: by query that goes on in
+    later rounds, the instant up to which all shards have emitted."""
 
     answers: dict[str, list[Elements]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
     heartbeats: Heartbeats | None = None
     failed: dict[str, QueryFailure] = field(default_factory=dict)
     reports: list[IngestReport | ShardReport] = field(default_factory=list)
+    reached: dict[str, int] = field(default_factory=dict)
 
 
 def run_round(
@@ -74,6 +78,8 @@ def run_round(
         match packet.kind:
             case Signal.HEARTBEATS:
                 outcome.heartbeats = read_heartbeats(packet.blob)
+            case Signal.REACHED:
+                outcome.reached = earliest(outcome.reached, read_reached(packet.blob))
             case Signal.REJECTED:
                 outcome.rejected += read_rejected(bytes(packet.blob))
             case Signal.TIMINGS:

@@ -152,9 +152,19 @@ class ShardRound:
         self._stage = stage
         self._state = state
         self._backfilled = backfilled
-        self._answers = AnswerWriter(spill_files)
+        self._answers = AnswerWriter(spill_files, job.limits, job.shards)
         self._watch = Stopwatch()
-        self._failures = StepFailures() if job.isolated else None
+        most = None if job.limits.each is None else job.limits.each // job.shards
+        self._failures = StepFailures(most) if job.isolated else None
+
+    def _take(self, query: str, elements: Elements) -> None:
+        """Take rows of an answer. One that exceeds its limit ends its query, or all where none fails alone: raises
+        PenstockError P0634 then."""
+        self._answers.take(query, elements)
+        for name, error in self._answers.failed.items():
+            if self._failures is None:
+                raise PenstockError(error.code, f"query {name}: {error.message}", hint=error.hint)
+            self._failures.errors.setdefault(name, error)
 
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
         """Run one round of the shard: read the packets sent to it, yield the packets it sends."""
@@ -193,7 +203,7 @@ class ShardRound:
             executor, chunks, stored = self._executor(shard)
         executor.tapped = tapped_ports(job.plan, published_taps(Path(self._root)))
         with self._watch.phase("operators"):
-            result = executor.run(inputs, progress, self._answers.take, self._failures, decided, reached)
+            result = executor.run(inputs, progress, self._take, self._failures, decided, reached)
         with self._watch.phase("state"):
             self._save(shard, executor, chunks, stored)
             sizes = executor.state_sizes()
