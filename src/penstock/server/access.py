@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.control.script import placed_at
+from penstock.control.transactions.script import placed_at
 from penstock.errors import PenstockError
 from penstock.language.commands import (
     AlterQuery,
