@@ -110,9 +110,8 @@ class SparkRun:
         self._final_batch: int | None = None
         self._failure: PenstockError | None = None
         self._started_at = time.monotonic()
-        self._batch_seconds, self._closed = 0.0, False
+        self._batch_seconds, self._closed, self._log_begun = 0.0, False, False
         self._delivery_lock, self._writes_beside = threading.Lock(), WritesBeside()
-        self._log_begun = False
         #: Held while a change is applied, and while metrics or progress are read.
         self._change_lock = threading.RLock()
         self._dead_letters = self._folder.dead_letters
@@ -221,8 +220,8 @@ class SparkRun:
             if round_ is not None and self._rounds is not None:
                 started_at = max(self._rounds.began(round_) or started_at, self._last_finished_at)
             self._last_finished_at = finished_at
-            seconds, parallelism = finished_at - started_at, job.intake.parallelism
-            totals, after = self._current_totals(), written.seconds_after(started_at)
+            seconds, parallelism, totals = finished_at - started_at, job.intake.parallelism, self._current_totals()
+            after = written.seconds_after(started_at)
             self._reporter.batch(batch, seconds, finished_at - computed_at, parallelism, totals, after, tuple(failed))
             self._older.delivered(job, batch, job.all_sources)
             # From here on the queries may change: what follows concerns the log only.
@@ -264,14 +263,14 @@ class SparkRun:
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         beats = output.query_heartbeats
         valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
-        due_answers = self._surplus.until(self._job.plan, valid, output.behind, batch)
-        shown = self._gate.shown(self.epoch, self._job, due_answers, beats, batch)
+        answers = self._surplus.until(self._job.plan, valid, output.behind, batch)
+        shown = self._gate.shown(self.epoch, self._job, answers, beats, batch)
         due = self._job.plan.queries if batch == self._job.base and batch else shown.answers
         names = by_weight((n for n in due if n not in output.failed and n not in shown.withheld), self.work.weights)
         isolation = None
         if self._job.isolated:
-            retry, own = self.work.settings["sink_retry"], self.work.sink_retries
-            isolation = SinkIsolation(UndeliveredAnswers(self._folder), retry, own)
+            retry = self.work.settings["sink_retry"]
+            isolation = SinkIsolation(UndeliveredAnswers(self._folder), retry, self.work.sink_retries)
         delivered_answers = deliver_answers(self._job, self._sinks, names, shown.answers, batch, isolation)
         failed = {name: replace(failure, batch=batch) for name, failure in output.failed.items()}
         if isolation is not None:
