@@ -17,6 +17,7 @@ from penstock.algebra.nodes.scans import Scan
 from penstock.language import BoundScript, bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.answers import answer_table
+from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
@@ -37,7 +38,9 @@ State = tuple[Inputs, Mapping[str, SourceProgress], dict[str, pa.Table]]
 
 def played(plan: Plan, inputs: Inputs, run: CaseRun, drain: bool) -> Iterator[State]:
     """Feed `inputs` round by round."""
-    statics = compute_statics(plan, {name: inputs[name] for name in static_sources(plan)})
+    # Of rows that violate a primary key the first one counts.
+    keyed = {name: keyed_rows(source, inputs[name])[0] for name, source in static_sources(plan).items()}
+    statics = compute_statics(plan, keyed)
     job = LocalJob(plan, statics, run.shards, drain)
     seen = {name: SourceProgress() for name in plan.sources}
     read = {name: table.slice(0, 0) if name in plan.sources else table for name, table in inputs.items()}
