@@ -79,7 +79,7 @@ SLOW = "SELECT COUNT(*) AS n FROM S [RANGE UNBOUNDED] AS a, S [RANGE UNBOUNDED] 
 
 def test_a_query_is_ended(spark: Any, tmp_path: Path) -> None:
     query = OneTimeQuery(**{**vars(query_of(SLOW)), "as_of": 1999})
-    larger = LargeSelects(lambda: spark, tmp_path / "selects", 64 * 2**10, 1)
+    larger = LargeSelects(lambda: spark, tmp_path / "selects", 2**40, 1)
     cancellation = Cancellation()
     threading.Timer(3.0, cancellation.set).start()
     began = time.monotonic()
