@@ -51,7 +51,7 @@ from penstock.runtime.spark.worker.packets import (
     progress_packet,
     read_progress,
 )
-from penstock.runtime.spark.worker.spill_files import unpacked, unpacked_bytes
+from penstock.runtime.spark.worker.spill_files import unpacked
 
 #: The name of the answer in packets, as of the one query of a static plan.
 _ANSWER = ""
@@ -249,10 +249,14 @@ class SelectPlan:
         """Return the rows of the answer, in its order, from the packets that leave the last stage."""
         node = self.query.root
         schema = pa.schema(list(zip(numbered(node.schema), node.schema.types, strict=True)))
-        blobs = [packet.blob for packet in packets if packet.kind == AnswerOf(_ANSWER)]
-        if sum(map(unpacked_bytes, blobs)) > self.memory:
-            raise too_large(self.memory)
-        batches = [_typed(part, schema) for blob in blobs for part in unpacked(blob)]
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        for part in (e for packet in packets if packet.kind == AnswerOf(_ANSWER) for e in unpacked(packet.blob)):
+            batches.append(_typed(part, schema))
+            # Packets may be compressed, so the rows themselves are counted.
+            size += batches[-1].nbytes
+            if size > self.memory:
+                raise too_large(self.memory)
         return in_order(self.query, pa.Table.from_batches(batches, schema))
 
 

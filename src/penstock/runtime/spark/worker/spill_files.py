@@ -120,11 +120,6 @@ def unpacked(blob: bytes | pa.Buffer) -> list[Elements]:
     return as_elements(SpilledBlob(**json.loads(bytes(blob))).read())
 
 
-def unpacked_bytes(blob: bytes | pa.Buffer) -> int:
-    """Return the bytes of the elements of a packet, inline or spilled."""
-    return len(blob) if bytes(blob[:1]) != MARK else SpilledBlob(**json.loads(bytes(blob))).length
-
-
 def mapped(path: str, start: int, length: int) -> list[pa.RecordBatch]:
     """Return the batches written there, sharing the file's memory. Raises PenstockError P0605 where they
     are missing.
