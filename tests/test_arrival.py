@@ -17,6 +17,7 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Channel, Exchange, channels_into
 from penstock.physical.plan.windows import RowWindowSpec
 from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.result_limits import ResultLimits
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     ChannelRows,
@@ -57,7 +58,16 @@ def test_packets_are_taken_in_the_order_of_their_senders() -> None:
         sent += channel_packets(0, channel, [part for part in parts if len(part)], task)
     order = [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
     assert [p.kind for p in sent] == [ChannelRows(channel, sender, number) for sender, number in order]
-    job = SimpleNamespace(plan=plan, shards=1, drain=False, epoch=0, cache_bytes=0, isolated=False, ends=lambda _: True)
+    job = SimpleNamespace(
+        plan=plan,
+        shards=1,
+        drain=False,
+        epoch=0,
+        cache_bytes=0,
+        isolated=False,
+        limits=ResultLimits(),
+        ends=lambda _: True,
+    )
     seen = progress_packet(0, {"S": SourceProgress(5, 5, True)})
     for number, order in enumerate(itertools.islice(itertools.permutations(sent), 0, None, 50)):
         state = SimpleNamespace(manifest=lambda: None, save=lambda manifest, new, gone: None)

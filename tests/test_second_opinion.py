@@ -69,7 +69,7 @@ SHAPES = (
     "SELECT a FROM {S} AS S WHERE k NOT IN (SELECT b FROM {T} AS T WHERE T.k = S.a)",
     "SELECT a, k IN (SELECT b FROM {T} AS T) AS i FROM {S} AS S",
     "SELECT S.k, a FROM {S} AS S WHERE (k, a) NOT IN (SELECT T.k, b FROM {T} AS T)",
-    "SELECT S.k, a, (k, a) IN (SELECT T.k, b FROM {T} AS T WHERE T.b > S.a OR T.b IS NULL) AS i FROM {S} AS S",
+    "SELECT S.k, a, (k, a) IN (SELECT T.k, b FROM {T} AS T WHERE T.b > 1 OR T.b IS NULL) AS i FROM {S} AS S",
     "SELECT S.k, a FROM {S} AS S WHERE (k, s) NOT IN (SELECT R.k, R.name FROM R)",
     "SELECT S.k, a, (k, a, s) NOT IN (SELECT T.k, b, name FROM {T} AS T LEFT JOIN R ON T.k = R.k) AS i FROM {S} AS S",
     "SELECT S.k, a, s FROM {S} AS S WHERE (k, a, k + a, s) NOT IN (SELECT T.k, b, T.k + b, CASE b WHEN 1 THEN 'a' END "

@@ -291,7 +291,8 @@ def _simulate(
             if size:
                 _sink(heap, keys, size, 0)
         if size == 0:
-            clock = max(clock, tick * units)
+            # The slot in which the instant lies: units for which nothing has waited are lost.
+            clock = max(clock, tick * units // per * per)
         while entered < count and (ts1[x[entered]] if side[entered] == 0 else ts2[x[entered]]) == tick:
             keys[entered] = _key(entered, order, estimate, low, race, stretch, now, parameters, fade)
             heap[size] = entered
@@ -302,8 +303,9 @@ def _simulate(
             break
         until = ts1[x[entered]] if side[entered] == 0 else ts2[x[entered]]
         while size:
-            done = -((-clock) // units)
-            if done >= until:
+            done = max(-((-clock) // units), tick)
+            # What accrued up to an instant is for what has waited before it.
+            if done > until:
                 break
             if done // parameters[0] != now:
                 now = done // parameters[0]

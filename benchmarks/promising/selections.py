@@ -96,14 +96,16 @@ def _examine(ts, passed, keys, simple, window, each, times):  # type: ignore[no-
         if simple:
             size = 0
         if size == 0:
-            clock = max(clock, float(tick))
+            # The slot in which the instant lies: units for which nothing has waited are lost.
+            clock = max(clock, np.floor(tick / each) * each)
         if entered < passed.shape[0] and passed[entered] == arrival:
             heap[size] = entered
             size += 1
             queue._rise(heap, keys, size - 1)
             entered += 1
         until = ts[arrival + 1] if arrival + 1 < ts.shape[0] else tick
-        while size and np.ceil(clock) < until:
+        # What accrued up to an instant is for what has waited before it.
+        while size and until > tick and np.ceil(clock) <= until:
             e = heap[0]
             size -= 1
             heap[0] = heap[size]

@@ -279,7 +279,7 @@ TABLE: tuple[Setting, ...] = (
         2 * 2**30,
         size_in_bytes,
         "bytes of answers that one micro-batch should emit at most, over all queries, each having an equal "
-        "part: answers at instants that exceed it go on in the next batch; after a batch that emitted more, batches "
+        "part: answers at instants that exceed it continue in the next batch; after a batch that emitted more, batches "
         "read less",
     ),
     Setting("max_batch_rows", 0, _count(0), "rows of input that one micro-batch reads at most; 0: no limit"),

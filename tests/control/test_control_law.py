@@ -366,7 +366,7 @@ def test_every_result_is_what_the_law_says_in_many_more_lives(case_count: int | 
     run_state_machine_as_test(PostedLives, settings=settings(max_examples=case_count or 500, stateful_step_count=40))
 
 
-LIVES = 12
+LIVES = 16
 
 
 def test_random_lives(case_count: int | None, case_seed: int | None) -> None:

@@ -19,6 +19,7 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Channel, Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
+from penstock.runtime.result_limits import ResultLimits
 from penstock.runtime.spark.output.answer_writer import answers_in
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
@@ -143,7 +144,16 @@ def answers_of(query: str, packet: Packet) -> list[Elements]:
 
 def test_a_stage_on_spark_keeps_its_rows_and_hands_them_on() -> None:
     plan, given = plan_queries(queries(TWO_STAGES)), inputs(1)
-    job = SimpleNamespace(plan=plan, shards=1, drain=False, epoch=0, cache_bytes=0, isolated=False, ends=lambda _: True)
+    job = SimpleNamespace(
+        plan=plan,
+        shards=1,
+        drain=False,
+        epoch=0,
+        cache_bytes=0,
+        isolated=False,
+        limits=ResultLimits(),
+        ends=lambda _: True,
+    )
     packets: list[Packet] = []
     seen: dict[str, SourceProgress] = {}
     for task, (source, table) in enumerate(given.items()):

@@ -45,7 +45,7 @@ CASES = {
     "frequency/view_of_answers": NEGATIVE, "windows/overlap_few": PATTERN, "windows/range_by_rows": PATTERN,
     "windows/samples_of_two_streams": NEGATIVE, "streams/restore_one_tree": NEGATIVE, "streams/restore": PATTERN,
     "streams/restore_counts": NEGATIVE, "sets/intersect_streams": PATTERN, "relations/nonretroactive_several": PATTERN,
-    "relations/nonretroactive_rows": NEGATIVE, "frequent/items": NEGATIVE,
+    "relations/nonretroactive_rows": NEGATIVE, "frequent/items": NEGATIVE, "subqueries/exists": PATTERN,
 }  # fmt: skip
 #: What comes with several queries of a stream, or with more of its rows than scripts have.
 QUERIES = """

@@ -51,7 +51,7 @@ class SteppedRun:
 
     is_live = True
     #: Between its rounds it waits for the next one, and never ends by itself.
-    active = True
+    active, error = True, None
 
     def __init__(self, work: Work, checkpoint: str, overwrite: bool, on_failed: FailureListener) -> None:
         self.inline = InlineRun.of(work, Path(checkpoint))

@@ -106,7 +106,9 @@ def test_a_round_is_decided_once_and_repeated_after_a_restart(tmp_path: Path) ->
 
     def decided_in(number: int) -> list[dict[str, object]]:
         files = sorted((rounds.place / f"{number:09d}").glob("*.json"))
-        return [dict(task.decided) for file in files for task in load_read_tasks(folder, file)]
+        tasks = [task for file in files for task in load_read_tasks(folder, file)]
+        # The run itself decides the size of a portion of answers.
+        return [{kind: values for kind, values in task.decided.items() if kind != "answer_bytes"} for task in tasks]
 
     assert decided_in(2) == [{"grant": {"q": 1}}]
     again = opened(tmp_path)
@@ -115,7 +117,7 @@ def test_a_round_is_decided_once_and_repeated_after_a_restart(tmp_path: Path) ->
     again.delivered(2)
     again.stop()
     # What was decided before is what the next decision begins with.
-    assert asked[1] == Decisions({Decided.GRANT: {"q": 1}})
+    assert asked[1].numbers[Decided.GRANT] == {"q": 1}
     assert decided_in(3) == [{"grant": {"q": 2}}]
 
 

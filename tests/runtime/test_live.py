@@ -42,7 +42,7 @@ def test_every_result_is_what_the_law_says_in_many_more_lives(case_count: int | 
     run_state_machine_as_test(System, settings=settings(max_examples=case_count or 2000, stateful_step_count=40))
 
 
-LIVES = 30
+LIVES = 45
 MANY_LIVES = 3000
 EDITED_LIVES = 15
 
