@@ -294,7 +294,7 @@ class Course:
             life.faults.append(f"what was answered up to {reached} was received up to {life.final}")
         subscriber.end()
         life.episodes[-1].reached = max(life.episodes[-1].reached, reached)
-        self.report.wrong += wrong(life, self._settings.seed)
+        self.report.wrong += wrong(life, self._settings.seed, not self._settings.in_process)
         self.report.lives += 1
         self.report.changes += len(life.received)
         self.report.subscriptions += subscriber.begun

@@ -69,8 +69,9 @@ class Life:
         return self.episodes[-1].shape
 
 
-def wrong(life: Life, seed: int) -> Iterator[str]:
-    """Yield in words what is wrong with what was received of a query."""
+def wrong(life: Life, seed: int, leaves_early: bool = True) -> Iterator[str]:
+    """Yield in words what is wrong with what was received of a query. leaves_early: whether the engine answers rows of
+    an instant before it is complete; the one without Spark does not."""
     yield from (f"{life.name}: {fault}" for fault in life.faults)
     received = sorted(life.received)
     for number, episode in enumerate(life.episodes):
@@ -80,7 +81,7 @@ def wrong(life: Life, seed: int) -> Iterator[str]:
         until = max(episode.reached, max((tick for tick, _, _ in own), default=NOTHING))
         expected = Counter(one for one in episode.answer(seed, episode.begun, until) if one[0] <= until)
         found = Counter(own)
-        if number and (tick := episode.left_early) is not None:
+        if number and leaves_early and (tick := episode.left_early) is not None:
             before = life.episodes[number - 1]
             answered = [one for one in before.answer(seed, episode.begun, tick) if one[0] == tick]
             # A query that was paused had answered it if it had been read before the pause.

@@ -371,7 +371,7 @@ TABLE: tuple[Setting, ...] = (
         "metrics_address", "127.0.0.1", str, "the address that the endpoint listens on; default: this machine only"
     ),
     Setting("max_statement_bytes", 2**20, size_in_bytes, "bytes of a script that the server accepts"),
-    Setting("max_statement_items", 100_000, _count(1), "words, numbers and signs of a script that the server accepts"),
+    Setting("max_statement_items", 120_000, _count(1), "words, numbers and signs of a script that the server accepts"),
     Setting(
         "max_body_bytes",
         64 * 2**20,

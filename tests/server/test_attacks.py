@@ -20,12 +20,12 @@ Attack = tuple[str, str, dict[str, Any]]
 #: Statements that cannot be carried out.
 SCRIPTS = (
     "SELEC", "SELECT", "SELECT 1 FROM", "SELECT * FROM nothing", "SELECT * FROM warm WHERE",
-    "SELECT x FROM warm", "SELECT 'a", "SELECT `a", "/* open", "SELECT 1 FROM warm AS OF",
+    "SELECT x FROM warm", "SELECT 'a", "SELECT `a", "/* open", "SELECT 1 FROM nothing AS OF",
     "SELECT * FROM warm AS OF 'x'",
     "SELECT * FROM warm AS OF TIMESTAMP '2024-13-01 00:00:00'", "SELECT \x00 FROM warm", "SELECT \ud800 FROM warm",
     "SELECT " + "(" * 5_000 + "1" + ")" * 5_000 + " FROM warm", "SELECT " + "-" * 5_001 + "1 FROM warm",
     "SELECT " + "NOT " * 5_000 + "true FROM warm", "SELECT " + "1 + " * 20_000 + "1 FROM warm",
-    "SELECT 1e999999 FROM warm", "SELECT " + "9" * 10_000 + " FROM warm", "SELECT celsius / 0 FROM nothing",
+    "SELECT 1e999999 FROM nothing", "SELECT " + "9" * 10_000 + " FROM nothing", "SELECT celsius / 0 FROM nothing",
     "CREATE QUERY warm AS SELECT room FROM readings [RANGE 1 HOUR]", "CREATE QUERY x AS", "CREATE QUERY `` AS SELECT 1",
     "CREATE QUERY x START AT 'never' AS SELECT room FROM readings [RANGE 1 HOUR]",
     "CREATE QUERY x START BEGINNING AS SELECT room FROM gone [RANGE 1 HOUR]",

@@ -30,7 +30,7 @@ class DoorLimits:
     seconds: float
     rows: int
     scripts: int = 0
-    items: int = 100_000
+    items: int = 120_000
 
     @staticmethod
     def of(settings: Settings) -> DoorLimits:

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from penstock import __version__
@@ -74,6 +75,8 @@ def _address_below_a_query(request: Request) -> str | None:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, ClientDisconnect):
+        raise error
     return failure(error, f"{request.method} {request.url.path} failed")
 
 
