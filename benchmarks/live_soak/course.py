@@ -75,7 +75,10 @@ class Course:
         self._draw = random.Random(settings.seed)
         options = ("trigger=200 ms", "spark.driver.memory=768m", "shards=2")
         self._served = Served(folder, () if settings.in_process else options, in_process=settings.in_process)
-        self._killer = Killer(self._served, settings.seed + 1, settings.kills_every, settings.seconds, settings.kills)
+        self._killer = Killer(
+            self._served, settings.seed + 1, settings.kills_every, settings.seconds, settings.kills,
+            workers=not settings.in_process,
+        )  # fmt: skip
         self._lives: dict[str, Life] = {}
         self._subscribers: dict[int, Subscriber] = {}
         self._feed: Feed | None = None

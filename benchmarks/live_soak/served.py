@@ -218,6 +218,7 @@ class Killer(threading.Thread):
         seconds: that the soak lasts. In the last part of them only workers are killed, so that one driver lives for
             long enough to show whether it grows.
         least: kills of each kind before that.
+        workers: whether there are any.
 
     Attributes:
         kills: by kind.
@@ -227,7 +228,9 @@ class Killer(threading.Thread):
 
     KINDS = ("driver", "worker", "command", "worker", "end")
 
-    def __init__(self, served: Served, seed: int, every: float, seconds: float, least: int = 0) -> None:
+    def __init__(
+        self, served: Served, seed: int, every: float, seconds: float, least: int = 0, workers: bool = True
+    ) -> None:
         super().__init__(daemon=True, name="killer")
         self._served = served
         self._draw = random.Random(seed)
@@ -237,7 +240,8 @@ class Killer(threading.Thread):
         self._over = threading.Event()
         #: Held while the server is down.
         self.down = threading.Lock()
-        self.kills: dict[str, int] = dict.fromkeys(("driver", "command", "worker", "end"), 0)
+        self._kinds = tuple(kind for kind in self.KINDS if workers or kind != "worker")
+        self.kills: dict[str, int] = dict.fromkeys(dict.fromkeys(self._kinds), 0)
         self.commanding = threading.Event()
         self.failure: BaseException | None = None
 
@@ -246,11 +250,14 @@ class Killer(threading.Thread):
         deck: list[str] = []
         try:
             while not self._over.wait(self._draw.uniform(0.5, 1.5) * self._every):
-                deck = deck or self._draw.sample(self.KINDS, len(self.KINDS))
+                deck = deck or self._draw.sample(self._kinds, len(self._kinds))
                 kind = deck.pop()
                 late = time.monotonic() - began > self._drivers_until and min(self.kills.values()) >= self._least
-                with self.down:
-                    self._kill("worker" if late else kind)
+                if late:
+                    kind = "worker"
+                if kind in self._kinds:
+                    with self.down:
+                        self._kill(kind)
         except BaseException as failure:
             self.failure = failure
 

@@ -440,7 +440,7 @@ class InProcessEngine:
         """Note up to where answers are complete, and write everything where it is kept."""
         for place, (_, activity) in self._state.standing.items():
             tick = self._live.heartbeat(str(place)) if activity is Activity.RUNNING else None
-            if tick is not None and self._live.first_ahead(str(place)) is None:
+            if tick is not None:
                 self._state.complete[place] = max(tick, self._state.complete.get(place, tick))
         if self._folder is None:
             return
