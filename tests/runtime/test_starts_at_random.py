@@ -314,11 +314,6 @@ def random_history(folder: Path, seed: int) -> Counter[str]:
 HISTORIES = 6
 
 
-def test_what_goes_before_its_past_is_read_is_waited_for(tmp_path: Path) -> None:
-    seen = random_history(tmp_path / "history", 771_600_011)
-    assert seen["waits for rows that went meanwhile"], seen
-
-
 def test_every_start_is_what_the_law_and_explain_say(
     tmp_path: Path, case_count: int | None, case_seed: int | None
 ) -> None:

@@ -177,7 +177,8 @@ class History(RandomWorld):
         return lost
 
     def retained(self) -> set[str]:
-        return {n for n in self.timed if any(f"STREAM {n} " in step and "RETAIN" in step for step in self.steps)}
+        declared = [step for step in self.steps if step.startswith("CREATE STREAM")]
+        return {n for n in self.timed if any(f"STREAM {n} " in text and "RETAIN" in text for text in declared)}
 
     def start(self, query: Query) -> Start:
         start = self.draw.choice(STARTS)
