@@ -127,6 +127,8 @@ def test_every_room_fits_a_narrow_screen(page: Any, live: Running) -> None:
 
 def test_rooms_are_reached_by_keyboard(page: Any, live: Running) -> None:
     sign_in(page, live)
+    page.get_by_role("heading", name="Overview").wait_for()
+    page.wait_for_timeout(500)
     seen = []
     for _ in range(12):
         page.keyboard.press("Tab")
