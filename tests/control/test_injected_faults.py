@@ -240,6 +240,8 @@ def checked(opened: list[Server], expected: Expected, statement: str, step: Step
         assert str(step).startswith(FLAGS), "the control goes on"
         system, became = again(), "unknown"
     found = signature(system)
+    if became != "unknown":
+        assert "PENDING" not in states(system), "who waits for it waits without an end"
     if became == "failed":
         assert found == expected.before
     elif became != "unknown":
@@ -258,8 +260,12 @@ def checked(opened: list[Server], expected: Expected, statement: str, step: Step
     assert signature(system) == expected.after or not is_applied
     rows_of(system, 2)
     assert answers(system) in [one[1] for one in right]
-    assert "PENDING" not in {one.state.value for _, _, one in system.control.commands()}
+    assert "PENDING" not in states(system)
     return became
+
+
+def states(system: Server) -> set[str]:
+    return {one.state.value for _, _, one in system.control.commands()}
 
 
 def both(steps: tuple[Step, ...]) -> list[Step]:
@@ -278,6 +284,16 @@ def test_an_exception_at_some_steps(world: World, faults: Faults, kind: str) -> 
     statement = STATEMENTS[kind]
     for step in random.Random(kind).sample(own_steps(world, statement, faults), 5):
         check(world, statement, step, faults)
+
+
+@pytest.mark.parametrize("function", ["_follow_version", "_carried_out", "_write_outcomes", "_drop_rows"])
+@pytest.mark.parametrize("event", ["call", "return"])
+def test_an_exception_behind_the_change_of_the_engine(
+    world: World, faults: Faults, function: str, event: str
+) -> None:  # fmt: skip
+    for kind in ("ALTER QUERY AS", "UPDATE", "DROP STREAM"):
+        step = Step("control/applying.py", f"Applier.{function}", event)
+        assert check(world, STATEMENTS[kind], step, faults) == "applied"
 
 
 @pytest.mark.slow

@@ -78,6 +78,8 @@ class Applier:
         self.backlog = Backlog()
         #: The number of the last command that the engine's version contains.
         self._reached = 0
+        #: What follows versions that the engine has reached, in order, until it is done.
+        self._following: list[Callable[[], None]] = []
         #: By number of a command, the rows that it has changed, until that is in its outcome.
         self._row_counts: dict[int, int] = {}
         self._unwritten: list[CommandOutcome] = []
@@ -244,6 +246,8 @@ class Applier:
             else:
                 self._apply_each(items)
         self.backlog.remove(group)
+        # It may be left of this group or of one before, where an error has come between.
+        _try(self._follow)
         _try(self._save_catalog)
         for item in group:
             item.answer()
@@ -268,7 +272,7 @@ class Applier:
 
     def _fail(self, item: AcceptedItem, error: Exception) -> None:
         """Let an accepted transaction fail, unless its queries can wait for the rows that are missing. One that has
-        been applied stays so: what is left of it is done at the next start."""
+        been applied stays so: what is left of it is done later."""
         if item.is_applied:
             log_internal(error, "a command has been applied, and what follows it failed")
             self.backlog.remove([item])
@@ -337,9 +341,20 @@ class Applier:
         self._reached, self.current = version.command, after
         for item in items:
             item.is_applied = True
+        self._following.append(lambda: self._follow_version(transactions, after, version))
         self.backlog.remove(items)
         if reading is not None:
-            reading.end()
+            _try(reading.end)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Do what follows the versions that the engine has reached; an error leaves the rest for the next call."""
+        while self._following:
+            self._following[0]()
+            del self._following[0]
+
+    def _follow_version(self, transactions: Sequence[Transaction], after: Registry, version: EngineVersion) -> None:
+        """Carry out what follows a version with some transactions, and note their outcomes. It may be repeated."""
         try:
             outcomes = [one for each in transactions for one in self._carried_out(each, after, version)]
         except PenstockError as error:
@@ -373,7 +388,7 @@ class Applier:
                     raise
                 lost[row.number] = as_known(error, "its rows cannot be changed")
                 self._withdraw(row)
-        counts = {number: self._row_counts.pop(number, None) for number in transaction.numbers}
+        counts = {number: self._row_counts.get(number) for number in transaction.numbers}
         return [
             replace(one, rows=counts[one.number]) if one.number not in lost else failure(one.number, lost[one.number])
             for one in applied(transaction, version)
@@ -452,6 +467,8 @@ class Applier:
         with self._outcomes_lock:
             self._unwritten += outcomes
             self._log.note(outcomes)
+            for outcome in outcomes:
+                self._row_counts.pop(outcome.number, None)
             if not self._unwritten:
                 return
             try:
