@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,6 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Channel, Exchange, channels_into
 from penstock.physical.plan.windows import RowWindowSpec
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.result_limits import ResultLimits
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     ChannelRows,
@@ -31,10 +29,10 @@ from penstock.runtime.spark.worker.packets import (
     read_elements,
     read_kind,
 )
-from penstock.runtime.spark.worker.stage import ShardRound
 from penstock.tree import walk
 from penstock.types import END
 from tests.element_rows import element_rows
+from tests.shard_rounds import shard_round
 
 STREAM = "CREATE STREAM S (ts INT, k INT, a INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
 
@@ -58,20 +56,9 @@ def test_packets_are_taken_in_the_order_of_their_senders() -> None:
         sent += channel_packets(0, channel, [part for part in parts if len(part)], task)
     order = [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
     assert [p.kind for p in sent] == [ChannelRows(channel, sender, number) for sender, number in order]
-    job = SimpleNamespace(
-        plan=plan,
-        shards=1,
-        drain=False,
-        epoch=0,
-        cache_bytes=0,
-        isolated=False,
-        limits=ResultLimits(),
-        ends=lambda _: True,
-    )
     seen = progress_packet(0, {"S": SourceProgress(5, 5, True)})
     for number, order in enumerate(itertools.islice(itertools.permutations(sent), 0, None, 50)):
-        state = SimpleNamespace(manifest=lambda: None, save=lambda manifest, new, gone: None)
-        found = ShardRound(f"root{number}", job, {}, 1, state).run(0, [*order, seen])
+        found = shard_round(f"root{number}", plan, 1).run(0, [*order, seen])
         answers = [e for p in found if p.kind == AnswerOf("q") for e in read_elements(p.blob)]
         assert [(ts, sign, value) for e in answers for ts, _, sign, value in element_rows(e)] == [(5, 1, 6), (5, 1, 5)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -19,7 +18,6 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Channel, Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
-from penstock.runtime.result_limits import ResultLimits
 from penstock.runtime.spark.output.answer_writer import answers_in
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
@@ -29,9 +27,9 @@ from penstock.runtime.spark.worker.packets import (
     channel_packets,
     progress_packet,
 )
-from penstock.runtime.spark.worker.stage import ShardRound
 from penstock.testing.compare import events_of, first_difference
 from penstock.testing.oracle import run_oracle
+from tests.shard_rounds import shard_round
 
 SOURCES = """
 CREATE STREAM S (ts INT, k INT, a INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
@@ -144,16 +142,6 @@ def answers_of(query: str, packet: Packet) -> list[Elements]:
 
 def test_a_stage_on_spark_keeps_its_rows_and_hands_them_on() -> None:
     plan, given = plan_queries(queries(TWO_STAGES)), inputs(1)
-    job = SimpleNamespace(
-        plan=plan,
-        shards=1,
-        drain=False,
-        epoch=0,
-        cache_bytes=0,
-        isolated=False,
-        limits=ResultLimits(),
-        ends=lambda _: True,
-    )
     packets: list[Packet] = []
     seen: dict[str, SourceProgress] = {}
     for task, (source, table) in enumerate(given.items()):
@@ -169,8 +157,7 @@ def test_a_stage_on_spark_keeps_its_rows_and_hands_them_on() -> None:
     both = next(channel for channel, stages in plan.receivers.items() if len(stages) == 2)
     packets.append(progress_packet(0, seen))
     for stage in range(1, plan.stages + 1):
-        state = SimpleNamespace(manifest=lambda: None, token=None, save=lambda manifest, new, gone: None)
-        packets = list(ShardRound("two stages", job, {}, stage, state).run(0, packets))  # type: ignore[arg-type]
+        packets = list(shard_round("two stages", plan, stage).run(0, packets))
         travels = any(isinstance(p.kind, ChannelRows) and p.kind.channel == both for p in packets)
         assert travels == (stage < max(plan.receivers[both]))
     for query in queries(TWO_STAGES):

@@ -21,6 +21,7 @@ from penstock.cli.serve import ServeOptions, _live, _workers
 from penstock.control import spark
 from penstock.control.spark import SparkEngine
 from penstock.results import select_workers
+from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.spark.retained import retention
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
@@ -32,6 +33,7 @@ from penstock.server.listening import HttpServer, opened
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.listening import PgServer
 from penstock.server.policy import ServerPolicy
+from penstock.server.service import Service
 from penstock.server.spark_side import SparkSide, guarded_contents
 from penstock.settings import Settings
 from tests.commands import select_process
@@ -60,15 +62,10 @@ class ServedRun(SteppedRun):
         return self.inline.recorder
 
 
-def serve(folder: Path, http: int, pg: int, seed: int) -> None:
-    """Serve without tokens; answer rounds until the process ends."""
-    draw, patch = random.Random(seed), pytest.MonkeyPatch()
-    leave_spark(patch)
+def opened_service(checkpoint: Path, patch: pytest.MonkeyPatch) -> tuple[Service, SparkEngine, Settings, SelectWorkers]:
+    """Return a service whose rounds are called for, with its engine, its settings and the processes of its SELECTs."""
     patch.setattr(spark, "launch", ServedRun)
-    patch.setattr(retention, "_EVERY", 1)
     cold()
-    checkpoint = folder / "checkpoint"
-    checkpoint.mkdir(exist_ok=True)
     contents = guarded_contents(checkpoint)
     engine = SparkEngine(checkpoint, lambda: pytest.fail("Spark is not needed"))
     settings = Settings().with_value("shards", "2")
@@ -77,6 +74,17 @@ def serve(folder: Path, http: int, pg: int, seed: int) -> None:
     service = _live(
         options, ServerPolicy(closed=(checkpoint,)), engine, lambda: SparkSide(engine, checkpoint, workers, contents)
     )
+    return service, engine, settings, workers
+
+
+def serve(folder: Path, http: int, pg: int, seed: int) -> None:
+    """Serve without tokens; answer rounds until the process ends."""
+    draw, patch = random.Random(seed), pytest.MonkeyPatch()
+    leave_spark(patch)
+    patch.setattr(retention, "_EVERY", 1)
+    checkpoint = folder / "checkpoint"
+    checkpoint.mkdir(exist_ok=True)
+    service, engine, settings, workers = opened_service(checkpoint, patch)
     workers.warm()
     address = Address("127.0.0.1", http)
     door = HttpDoor(service, None, HostNames.of(address), DoorLimits.of(settings))

@@ -12,18 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from inline_engine import without_spark
-from inline_run import cold
-from inline_server import ServedRun
+from inline_server import opened_service
 
-from penstock.cli.serve import ServeOptions, _live, _workers
-from penstock.control import spark
-from penstock.control.spark import SparkEngine
-from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import ScriptRequest, Service, StatementReply
-from penstock.server.spark_side import SparkSide, guarded_contents
 from penstock.server.statements.positions import position_text
-from penstock.settings import Settings
 
 __all__ = ["without_spark"]
 
@@ -38,18 +31,9 @@ CREATE QUERY updated AS SELECT room, level FROM levels"""
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_spark: None) -> Iterator[Service]:
-    monkeypatch.setattr(spark, "launch", ServedRun)
-    cold()
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
-    contents = guarded_contents(checkpoint)
-    engine = SparkEngine(checkpoint, lambda: pytest.fail("Spark is not needed"))
-    settings = Settings().with_value("shards", "2")
-    options = ServeOptions(checkpoint, "", settings, pairs=("shards=2",), auth=False)
-    workers = _workers(settings)
-    service = _live(
-        options, ServerPolicy(closed=(checkpoint,)), engine, lambda: SparkSide(engine, checkpoint, workers, contents)
-    )
+    service, engine, _, _ = opened_service(checkpoint, monkeypatch)
     ended = threading.Event()
 
     def rounds() -> None:
