@@ -100,7 +100,7 @@ _BEGINS = _becomes(ANSWERING, WAITING)
 
 
 @dataclass(frozen=True)
-class Rule:
+class Transition:
     """A part of the table. beside: for what is computed beside it."""
 
     event: Event
@@ -109,15 +109,15 @@ class Rule:
     verdict: Verdict | None
 
 
-def _rules(event: Event, *lines: tuple[tuple[Phase, ...], tuple[Beside, ...], Verdict | None]) -> Iterator[Rule]:
-    yield from (Rule(event, phases, beside, verdict) for phases, beside, verdict in lines)
+def _rules(event: Event, *lines: tuple[tuple[Phase, ...], tuple[Beside, ...], Verdict | None]) -> Iterator[Transition]:
+    yield from (Transition(event, phases, beside, verdict) for phases, beside, verdict in lines)
 
 
 _ANY = tuple(Beside)
 #: It stays as it is.
 _SAME = None
 #: The first that fits counts.
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Transition, ...] = (
     *_rules(
         Event.PAUSE,
         ((ANSWERING, WAITING), _ANY, _becomes(PAUSED)),
