@@ -30,7 +30,7 @@ from penstock.control.engine import EngineVersion
 from penstock.language import bind_script
 from penstock.testing.compare import first_difference
 from penstock.testing.faults import PowerLost
-from penstock.testing.live import Episode, heartbeat, run_live
+from penstock.testing.live import Episode, heartbeat, run_live, takes_over
 from penstock.testing.oracle import timely_rows
 from penstock.testing.values import Event, event_order
 
@@ -91,6 +91,8 @@ class Course:
     draw: random.Random
     steps: list[str] = field(default_factory=list)
     lives: dict[str, Life] = field(default_factory=dict)
+    #: By name of a query that answers, the one that is to take its place.
+    coming: dict[str, Episode] = field(default_factory=dict)
     rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
     tick: int = 0
 
@@ -118,11 +120,35 @@ class Course:
             self.insert(source, [(tick, self.draw.randint(0, 5), self.draw.randint(0, 9)) for tick in ticks])
         self.insert("R", [(self.tick, self.draw.randint(0, 5), self.draw.randint(200, 299))])
         self.tick += 3
-        self.steps.append(f"rows up to {self.tick}")
+        self.answer()
+
+    def level(self) -> None:
+        """Post rows with which all sources reach one instant: what is to take a place has taken it then."""
+        for tick in (self.tick + 20, self.tick + 40):
+            for source in ("S", "G", "R"):
+                self.insert(source, [(tick, 0, 1)])
+            self.answer()
+        assert not self.coming, self.told()
+
+    def answer(self) -> None:
+        self.steps.append(f"rows up to {max(row[0] for row in self.rows['R'])}")
         self.server.run.round()
-        if any(life.episodes[-1].start.wait for life in self.lives.values()):
-            # A query takes the place of another one.
-            self.server.settle()
+        self.look()
+
+    def look(self) -> None:
+        """Let what is due take the place of what answers, which is what the law says."""
+        if not self.coming:
+            return
+        self.server.settle()
+        for name, coming in list(self.coming.items()):
+            is_due = takes_over(self.lives[name].episodes, coming, self.tables())
+            assert (self.server.control.query(name)[1].coming is None) == is_due, self.told(name)
+            if is_due:
+                self.steps.append(f"{name} is another one")
+                del self.coming[name]
+                self.ends(name)
+                self.lives[name].query, self.lives[name].events = coming.query, False
+                self.lives[name].episodes.append(replace(coming, shown=self.read))
 
     @property
     def read(self) -> dict[str, int]:
@@ -177,12 +203,25 @@ class Course:
         self.lives[name].episodes.append(Episode(query, start, self.read, lost=self.lost(query)))
         self.lives[name].is_paused, self.lives[name].events = False, False
 
+    def comes(self, name: str, select: str) -> None:
+        """Note that another query is to take the place of one, without loss of an instant."""
+        query = QUERIES[select]
+        self.coming[name] = Episode(query, WAIT, self.read, lost=self.lost(query))
+
     # -- the law -----------------------------------------------------------------------------------------------
+
+    def tables(self) -> dict[str, pa.Table]:
+        return {name: self.table(name, rows) for name, rows in self.rows.items()}
+
+    def told(self, name: str = "") -> str:
+        """Return what happened, and when a query answered and is to be another one."""
+        life, coming = self.lives.get(name), self.coming.get(name)
+        episodes = [*([] if life is None else life.episodes), *([] if coming is None else [coming])]
+        return "\n".join([*self.steps, name, *map(shown, episodes)])
 
     def check(self) -> int:
         """Compare every result with the law; return how many rows were compared."""
-        inputs = {name: self.table(name, rows) for name, rows in self.rows.items()}
-        compared = 0
+        inputs, compared = self.tables(), 0
         for name, life in self.lives.items():
             if life.is_paused:
                 continue
@@ -194,8 +233,8 @@ class Course:
                 found, expected = content(found), content(expected)
             compared += len(expected)
             law = ["the law:", *map(str, expected), "emitted:", *map(str, found)]
-            about = [*self.steps, f"{name} up to {beat}:", *map(shown, life.episodes), *law]
-            assert first_difference(expected, found) is None, "\n".join(about)
+            about = "\n".join([self.told(name), f"up to {beat}", *law])
+            assert first_difference(expected, found) is None, about
         return compared
 
     def emitted(self, name: str, query: Query, beat: int) -> list[Event]:
@@ -281,6 +320,9 @@ def shown_again(course: Course, i: str) -> None:
 
 def replaced(select: str, start: Start) -> Kind:
     def effect(course: Course, i: str) -> None:
+        if start.wait:
+            course.comes(f"p{i}", select)
+            return
         course.ends(f"p{i}")
         course.goes_on(f"p{i}", select, start)
 
@@ -363,6 +405,7 @@ def follow(folder: Path, kinds: Sequence[Kind], gaps: Sequence[int], death: str,
                 course.feed()
         for _ in range(5):
             course.feed()
+        course.level()
         return course.check()
     except AssertionError:
         raise
@@ -391,6 +434,7 @@ def follow_at_once(folder: Path, kinds: Sequence[Kind], death: str, seed: int) -
             course.die()
         for _ in range(5):
             course.feed()
+        course.level()
         return course.check()
     finally:
         course.server.close()
