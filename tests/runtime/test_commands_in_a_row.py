@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pytest
 from inline_engine import InlineServer, without_spark
 from inline_run import Crash
+from test_waiting_for_rows import lost_of
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
@@ -55,6 +57,7 @@ SELECTS = {
     "content": "SELECT k, CAST(w AS BIGINT) AS n FROM R",
     "both": "SELECT a.v AS k, SUM(b.v) AS n FROM S [RANGE 4 SECONDS] a, G [RANGE 4 SECONDS] b WHERE a.k = b.k "
     "GROUP BY a.v",
+    "last": "SELECT k, COUNT(*) AS n FROM G [ROWS 3] GROUP BY k",
 }
 NOW, WARM, BEGINNING = (Start(mode) for mode in (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING))
 WAIT = Start(StartMode.WARM, wait=True)
@@ -95,6 +98,8 @@ class Course:
     coming: dict[str, Episode] = field(default_factory=dict)
     rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
     tick: int = 0
+    #: The tick up to which elements of G are gone: it keeps some while something waits for its rows.
+    gone: int = 0
 
     def __post_init__(self) -> None:
         self.server = InlineServer(self.folder / "checkpoint")
@@ -133,15 +138,24 @@ class Course:
     def answer(self) -> None:
         self.steps.append(f"rows up to {max(row[0] for row in self.rows['R'])}")
         self.server.run.round()
+        if any(one.start.wait for one in (*self.coming.values(), *(life.episodes[-1] for life in self.lives.values()))):
+            # Something waits for rows, or is to take the place of a query.
+            self.server.settle()
         self.look()
+        gone = lost_of(self.server, "G")
+        assert gone is not None, "it keeps nothing"
+        self.gone = gone
 
     def look(self) -> None:
         """Let what is due take the place of what answers, which is what the law says."""
-        if not self.coming:
-            return
-        self.server.settle()
         for name, coming in list(self.coming.items()):
+            if self.lives[name].is_paused:
+                continue
             is_due = takes_over(self.lives[name].episodes, coming, self.tables())
+            if is_due:
+                # The first round of an epoch runs at once.
+                self.server.run.round()
+                self.server.settle()
             assert (self.server.control.query(name)[1].coming is None) == is_due, self.told(name)
             if is_due:
                 self.steps.append(f"{name} is another one")
@@ -155,8 +169,7 @@ class Course:
         return {name: len(rows) for name, rows in self.rows.items()}
 
     def lost(self, query: Query) -> dict[str, int]:
-        ticks = [row[0] for row in self.rows["G"]]
-        return {"G": max(ticks)} if "G" in declared_sources(query.root) else {}
+        return {"G": self.gone} if "G" in declared_sources(query.root) else {}
 
     # -- commands ----------------------------------------------------------------------------------------------
 
@@ -179,6 +192,20 @@ class Course:
             self.server.control.submit(statement)
         assert reached.wait(60), "it is never applied"
         self.die()
+
+    def execute(self, statement: str, effect: Callable[[], object], death: str, is_first: bool = False) -> None:
+        """Execute a statement of which the law knows the effect. death: see DEATHS; is_first: no command is before."""
+        self.do(statement, "" if is_first or death not in ("accepted", "changed") else death)
+        effect()
+        if death == "answered":
+            self.die()
+        elif death in ("state", "delivered"):
+            self.steps.append(f"the round dies: {death}")
+            try:
+                self.server.run.round(death)
+            except Crash:
+                self.die()
+        self.look()
 
     def die(self) -> None:
         """Start again, and wait until everything that was accepted is done."""
@@ -362,7 +389,7 @@ KINDS = (
     created("joined", NOW), created("pairs", NOW), created("counts", NOW), created("static", NOW), created("view", NOW),
     created("content", NOW), created("joined", WARM), created("counts", WARM), created("sums", WARM),
     created("view", WARM), created("counts", BEGINNING), created("pairs", BEGINNING), created("gone", WAIT),
-    created("both", WAIT), create_at("sums", -4), create_at("counts", 5),
+    created("both", WAIT), created("last", WAIT), create_at("sums", -4), create_at("counts", 5),
     Kind("PAUSE", stands("p"), lambda c, i: f"ALTER QUERY p{i} PAUSE;", pause),
     Kind("PAUSE WITH STATE", stands("p"), lambda c, i: f"ALTER QUERY p{i} PAUSE WITH STATE;", pause),
     resumed(NOW), resumed(WARM), resumed(BEGINNING),
@@ -370,7 +397,7 @@ KINDS = (
     Kind("DROP", stands("p"), lambda c, i: f"DROP QUERY p{i};", lambda c, i: c.lives.pop(f"p{i}") and None),
     Kind("RENAME", stands("p"), lambda c, i: f"ALTER QUERY p{i} RENAME TO x{i};", rename),
     replaced("pairs", NOW), replaced("pairs", WARM), replaced("sums", WARM), replaced("gone", WAIT),
-    Kind("SWAP", two, lambda c, i: f"ALTER QUERY p{i} SWAP WITH o{i};", exchange),
+    replaced("last", WAIT), Kind("SWAP", two, lambda c, i: f"ALTER QUERY p{i} SWAP WITH o{i};", exchange),
 )  # fmt: skip
 
 
@@ -389,18 +416,7 @@ def follow(folder: Path, kinds: Sequence[Kind], gaps: Sequence[int], death: str,
             kind.before(course, i)
         course.feed()
         for number, (kind, i) in enumerate(numbered):
-            dies = death if number and death in ("accepted", "changed") else ""
-            statement = kind.statement(course, i)
-            course.do(statement, dies)
-            kind.effect(course, i)
-            if death == "answered":
-                course.die()
-            elif death in ("state", "delivered"):
-                course.steps.append(f"the round dies: {death}")
-                try:
-                    course.server.run.round(death)
-                except Crash:
-                    course.die()
+            course.execute(kind.statement(course, i), partial(kind.effect, course, i), death, number == 0)
             for _ in range(gaps[number]):
                 course.feed()
         for _ in range(5):
@@ -432,6 +448,7 @@ def follow_at_once(folder: Path, kinds: Sequence[Kind], death: str, seed: int) -
             kind.effect(course, i)
         if death:
             course.die()
+        course.look()
         for _ in range(5):
             course.feed()
         course.level()
