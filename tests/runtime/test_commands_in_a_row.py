@@ -421,8 +421,9 @@ def follow(folder: Path, kinds: Sequence[Kind], gaps: Sequence[int], death: str,
                 course.feed()
         for _ in range(5):
             course.feed()
+        compared = course.check()
         course.level()
-        return course.check()
+        return compared + course.check()
     except AssertionError:
         raise
     except Exception as error:
@@ -451,8 +452,9 @@ def follow_at_once(folder: Path, kinds: Sequence[Kind], death: str, seed: int) -
         course.look()
         for _ in range(5):
             course.feed()
+        compared = course.check()
         course.level()
-        return course.check()
+        return compared + course.check()
     finally:
         course.server.close()
 

