@@ -15,6 +15,7 @@ from penstock.control.engine import ControlEnds, EngineVersion, NextVersion, Pre
 from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState
 from penstock.control.transactions import accepting
+from penstock.control.transactions.request import PostedScript
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.storage import replaced_storage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
@@ -220,6 +221,35 @@ def test_the_control_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
         system.run("SHOW QUERIES;")
     assert isinstance(system.control.failure, ControlEnds)
     system.control.close()
+
+
+@pytest.mark.timeout(60)
+def test_the_control_is_closed_while_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends the accepting thread is not taken away by who refuses what waits."""
+    system = stopped_in_a_change(tmp_path)
+    control, taken, go_on = system.control, threading.Event(), threading.Event()
+    accepting_thread, applying_thread = control._threads
+    take = control._acceptor.take
+
+    def held_up(request: PostedScript) -> None:
+        taken.set()
+        assert go_on.wait(60)
+        take(request)
+
+    monkeypatch.setattr(control._acceptor, "take", held_up)
+    control._look()
+    assert taken.wait(60)
+    closing = threading.Thread(target=control.close, daemon=True)
+    closing.start()
+    while control._requests.empty():
+        time.sleep(0.001)
+    system.engine._save = lambda: (_ for _ in ()).throw(ControlEnds("the run has ended"))  # type: ignore[method-assign]
+    engine_of(system).go.set()
+    applying_thread.join(30)
+    assert isinstance(control.failure, ControlEnds)
+    go_on.set()
+    closing.join(30)
+    assert not closing.is_alive() and not accepting_thread.is_alive()
 
 
 def test_an_internal_error_of_a_statement_is_an_answer_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,8 +91,8 @@ class SteppedRun:
         return self.rounds.outstanding
 
     def version(self) -> VersionInfo:
-        beats = self.inline.heartbeats
-        return version_of(self.inline.epoch, {} if beats is None else beats.queries)
+        accounts = self.inline.accounts
+        return version_of(self.inline.epoch, *accounts.heartbeats, accounts.rows)
 
     @contextmanager
     def between_rounds(self) -> Iterator[None]:

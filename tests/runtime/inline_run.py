@@ -211,6 +211,8 @@ class InlineRun:
         beats = {} if outcome.heartbeats is None else {**outcome.heartbeats.queries, **outcome.reached}
         commit_logs(self.sinks, self.batch, shown.heartbeats(beats, outcome.failed))
         self.parts.note(self.batch, rows, self.sinks)
+        if outcome.heartbeats is not None:
+            self.accounts.set_heartbeats(beats, outcome.heartbeats.sources)
         self.accounts.delivered(self.batch, rows, {}, self.recorder)
         if crash == "delivered":
             raise Crash

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pytest
 from inline_engine import InlineServer, without_spark
 from inline_run import Crash
+from test_waiting_for_rows import lost_of
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
@@ -30,7 +32,7 @@ from penstock.control.engine import EngineVersion
 from penstock.language import bind_script
 from penstock.testing.compare import first_difference
 from penstock.testing.faults import PowerLost
-from penstock.testing.live import Episode, heartbeat, run_live
+from penstock.testing.live import Episode, heartbeat, run_live, takes_over
 from penstock.testing.oracle import timely_rows
 from penstock.testing.values import Event, event_order
 
@@ -55,6 +57,7 @@ SELECTS = {
     "content": "SELECT k, CAST(w AS BIGINT) AS n FROM R",
     "both": "SELECT a.v AS k, SUM(b.v) AS n FROM S [RANGE 4 SECONDS] a, G [RANGE 4 SECONDS] b WHERE a.k = b.k "
     "GROUP BY a.v",
+    "last": "SELECT k, COUNT(*) AS n FROM G [ROWS 3] GROUP BY k",
 }
 NOW, WARM, BEGINNING = (Start(mode) for mode in (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING))
 WAIT = Start(StartMode.WARM, wait=True)
@@ -91,8 +94,12 @@ class Course:
     draw: random.Random
     steps: list[str] = field(default_factory=list)
     lives: dict[str, Life] = field(default_factory=dict)
+    #: By name of a query that answers, the one that is to take its place.
+    coming: dict[str, Episode] = field(default_factory=dict)
     rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
     tick: int = 0
+    #: The tick up to which elements of G are gone: it keeps some while something waits for its rows.
+    gone: int = 0
 
     def __post_init__(self) -> None:
         self.server = InlineServer(self.folder / "checkpoint")
@@ -118,19 +125,51 @@ class Course:
             self.insert(source, [(tick, self.draw.randint(0, 5), self.draw.randint(0, 9)) for tick in ticks])
         self.insert("R", [(self.tick, self.draw.randint(0, 5), self.draw.randint(200, 299))])
         self.tick += 3
-        self.steps.append(f"rows up to {self.tick}")
+        self.answer()
+
+    def level(self) -> None:
+        """Post rows with which all sources reach one instant: what is to take a place has taken it then."""
+        for tick in (self.tick + 20, self.tick + 40):
+            for source in ("S", "G", "R"):
+                self.insert(source, [(tick, 0, 1)])
+            self.answer()
+        assert not self.coming, self.told()
+
+    def answer(self) -> None:
+        self.steps.append(f"rows up to {max(row[0] for row in self.rows['R'])}")
         self.server.run.round()
-        if any(life.episodes[-1].start.wait for life in self.lives.values()):
-            # A query takes the place of another one.
+        if any(one.start.wait for one in (*self.coming.values(), *(life.episodes[-1] for life in self.lives.values()))):
+            # Something waits for rows, or is to take the place of a query.
             self.server.settle()
+        self.look()
+        gone = lost_of(self.server, "G")
+        assert gone is not None, "it keeps nothing"
+        self.gone = gone
+
+    def look(self) -> None:
+        """Let what is due take the place of what answers, which is what the law says."""
+        for name, coming in list(self.coming.items()):
+            if self.lives[name].is_paused:
+                continue
+            is_due = takes_over(self.lives[name].episodes, coming, self.tables())
+            if is_due:
+                # The first round of an epoch runs at once.
+                self.server.run.round()
+                self.server.settle()
+            assert (self.server.control.query(name)[1].coming is None) == is_due, self.told(name)
+            if is_due:
+                self.steps.append(f"{name} is another one")
+                del self.coming[name]
+                self.ends(name)
+                self.lives[name].query, self.lives[name].events = coming.query, False
+                self.lives[name].episodes.append(replace(coming, shown=self.read))
 
     @property
     def read(self) -> dict[str, int]:
         return {name: len(rows) for name, rows in self.rows.items()}
 
     def lost(self, query: Query) -> dict[str, int]:
-        ticks = [row[0] for row in self.rows["G"]]
-        return {"G": max(ticks)} if "G" in declared_sources(query.root) else {}
+        return {"G": self.gone} if "G" in declared_sources(query.root) else {}
 
     # -- commands ----------------------------------------------------------------------------------------------
 
@@ -153,6 +192,20 @@ class Course:
             self.server.control.submit(statement)
         assert reached.wait(60), "it is never applied"
         self.die()
+
+    def execute(self, statement: str, effect: Callable[[], object], death: str, is_first: bool = False) -> None:
+        """Execute a statement of which the law knows the effect. death: see DEATHS; is_first: no command is before."""
+        self.do(statement, "" if is_first or death not in ("accepted", "changed") else death)
+        effect()
+        if death == "answered":
+            self.die()
+        elif death in ("state", "delivered"):
+            self.steps.append(f"the round dies: {death}")
+            try:
+                self.server.run.round(death)
+            except Crash:
+                self.die()
+        self.look()
 
     def die(self) -> None:
         """Start again, and wait until everything that was accepted is done."""
@@ -177,12 +230,25 @@ class Course:
         self.lives[name].episodes.append(Episode(query, start, self.read, lost=self.lost(query)))
         self.lives[name].is_paused, self.lives[name].events = False, False
 
+    def comes(self, name: str, select: str) -> None:
+        """Note that another query is to take the place of one, without loss of an instant."""
+        query = QUERIES[select]
+        self.coming[name] = Episode(query, WAIT, self.read, lost=self.lost(query))
+
     # -- the law -----------------------------------------------------------------------------------------------
+
+    def tables(self) -> dict[str, pa.Table]:
+        return {name: self.table(name, rows) for name, rows in self.rows.items()}
+
+    def told(self, name: str = "") -> str:
+        """Return what happened, and when a query answered and is to be another one."""
+        life, coming = self.lives.get(name), self.coming.get(name)
+        episodes = [*([] if life is None else life.episodes), *([] if coming is None else [coming])]
+        return "\n".join([*self.steps, name, *map(shown, episodes)])
 
     def check(self) -> int:
         """Compare every result with the law; return how many rows were compared."""
-        inputs = {name: self.table(name, rows) for name, rows in self.rows.items()}
-        compared = 0
+        inputs, compared = self.tables(), 0
         for name, life in self.lives.items():
             if life.is_paused:
                 continue
@@ -194,8 +260,8 @@ class Course:
                 found, expected = content(found), content(expected)
             compared += len(expected)
             law = ["the law:", *map(str, expected), "emitted:", *map(str, found)]
-            about = [*self.steps, f"{name} up to {beat}:", *map(shown, life.episodes), *law]
-            assert first_difference(expected, found) is None, "\n".join(about)
+            about = "\n".join([self.told(name), f"up to {beat}", *law])
+            assert first_difference(expected, found) is None, about
         return compared
 
     def emitted(self, name: str, query: Query, beat: int) -> list[Event]:
@@ -281,6 +347,9 @@ def shown_again(course: Course, i: str) -> None:
 
 def replaced(select: str, start: Start) -> Kind:
     def effect(course: Course, i: str) -> None:
+        if start.wait:
+            course.comes(f"p{i}", select)
+            return
         course.ends(f"p{i}")
         course.goes_on(f"p{i}", select, start)
 
@@ -320,7 +389,7 @@ KINDS = (
     created("joined", NOW), created("pairs", NOW), created("counts", NOW), created("static", NOW), created("view", NOW),
     created("content", NOW), created("joined", WARM), created("counts", WARM), created("sums", WARM),
     created("view", WARM), created("counts", BEGINNING), created("pairs", BEGINNING), created("gone", WAIT),
-    created("both", WAIT), create_at("sums", -4), create_at("counts", 5),
+    created("both", WAIT), created("last", WAIT), create_at("sums", -4), create_at("counts", 5),
     Kind("PAUSE", stands("p"), lambda c, i: f"ALTER QUERY p{i} PAUSE;", pause),
     Kind("PAUSE WITH STATE", stands("p"), lambda c, i: f"ALTER QUERY p{i} PAUSE WITH STATE;", pause),
     resumed(NOW), resumed(WARM), resumed(BEGINNING),
@@ -328,7 +397,7 @@ KINDS = (
     Kind("DROP", stands("p"), lambda c, i: f"DROP QUERY p{i};", lambda c, i: c.lives.pop(f"p{i}") and None),
     Kind("RENAME", stands("p"), lambda c, i: f"ALTER QUERY p{i} RENAME TO x{i};", rename),
     replaced("pairs", NOW), replaced("pairs", WARM), replaced("sums", WARM), replaced("gone", WAIT),
-    Kind("SWAP", two, lambda c, i: f"ALTER QUERY p{i} SWAP WITH o{i};", exchange),
+    replaced("last", WAIT), Kind("SWAP", two, lambda c, i: f"ALTER QUERY p{i} SWAP WITH o{i};", exchange),
 )  # fmt: skip
 
 
@@ -347,23 +416,14 @@ def follow(folder: Path, kinds: Sequence[Kind], gaps: Sequence[int], death: str,
             kind.before(course, i)
         course.feed()
         for number, (kind, i) in enumerate(numbered):
-            dies = death if number and death in ("accepted", "changed") else ""
-            statement = kind.statement(course, i)
-            course.do(statement, dies)
-            kind.effect(course, i)
-            if death == "answered":
-                course.die()
-            elif death in ("state", "delivered"):
-                course.steps.append(f"the round dies: {death}")
-                try:
-                    course.server.run.round(death)
-                except Crash:
-                    course.die()
+            course.execute(kind.statement(course, i), partial(kind.effect, course, i), death, number == 0)
             for _ in range(gaps[number]):
                 course.feed()
         for _ in range(5):
             course.feed()
-        return course.check()
+        compared = course.check()
+        course.level()
+        return compared + course.check()
     except AssertionError:
         raise
     except Exception as error:
@@ -389,9 +449,12 @@ def follow_at_once(folder: Path, kinds: Sequence[Kind], death: str, seed: int) -
             kind.effect(course, i)
         if death:
             course.die()
+        course.look()
         for _ in range(5):
             course.feed()
-        return course.check()
+        compared = course.check()
+        course.level()
+        return compared + course.check()
     finally:
         course.server.close()
 

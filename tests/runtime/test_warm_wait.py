@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from inline_engine import InlineServer, without_spark
-from test_waiting_for_rows import by_the_law
+from test_waiting_for_rows import by_the_law, emitted, lost_of
 
 from penstock.errors import PenstockError
 from penstock.language import bind_script
@@ -276,7 +277,60 @@ def test_beside_a_source_of_which_all_is_needed_another_one_has_to_be_there_from
     reason = "the query needs all of another source, and time begins with the first element of any"
     shown = {str(option).partition(":")[0]: str(option) for option in options_of_start(server.run, query)}
     assert shown["WARM"] == f"WARM: no; T has to stay readable from its beginning, since {reason}"
+    assert shown["WARM WAIT"] == (
+        f"WARM WAIT: no; START WARM WAIT would wait for ever: elements of T are gone, and {reason}"
+    )
     for start in ("WARM", "WARM WAIT"):
-        assert shown[start].startswith(f"{start}: no; ")
         with pytest.raises(PenstockError, match=f"cannot START {start}: .*{reason}"):
             server.post(f"CREATE QUERY q START {start} AS {select};")
+
+
+def test_where_it_goes_before_it_is_read_the_error_says_that_no_wait_brings_it(
+    server: InlineServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was missing when the command was accepted, and the process dies before its past is read."""
+    server.post(STREAM.format(more="RETAIN 1 HOUR") + STREAM.format(more="").replace(" S ", " T "))
+    held = threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(ReadingBeside, "_go_on", lambda reading: held.wait() and None)
+        select = "SELECT COUNT(*) AS n FROM S [RANGE UNBOUNDED] a, T [RANGE 3 SECONDS] b WHERE a.v = b.v"
+        (posted,) = server.control.submit(f"CREATE QUERY q START WARM WAIT AS {select};")
+        for stream in ("T", "S"):
+            server.insert(stream, rows(1, 2))
+        held.set()
+        server.restart()
+    server.settle()
+    assert posted.outcome is not None
+    outcome = server.control.outcome(posted.outcome.number)
+    assert outcome.code == "P0703" and outcome.message == (
+        "query q: START WARM WAIT would wait for ever: elements of T are gone, and the query needs all of another "
+        "source, and time begins with the first element of any"
+    )
+
+
+@pytest.mark.parametrize("retain", ["", "RETAIN 2 SECONDS"])
+@pytest.mark.parametrize("count", [3, 20])
+@pytest.mark.parametrize(("window", "length"), [("[RANGE 3 SECONDS]", "3 SECOND"), ("[RANGE 5 SECONDS]", "5 SECOND")])
+def test_beside_last_rows_of_a_stream_that_is_kept_another_one_need_not_be_there_from_its_beginning(
+    server: InlineServer, window: str, length: str, count: int, retain: str
+) -> None:
+    """Time may begin anywhere that the other windows do not reach; of the last rows there are those, or all."""
+    streams = STREAM.format(more=retain) + STREAM.format(more="RETAIN 1 HOUR").replace(" S ", " T ")
+    server.post(streams)
+    given = {"S": rows(3, 9), "T": rows(1, 8)}
+    for name, some in given.items():
+        for row in some:
+            server.insert(name, [row])
+    begun, lost = {name: len(some) for name, some in given.items()}, {"S": lost_of(server, "S")}
+    assert lost["S"] is not None and lost_of(server, "T") is None
+    select = f"SELECT a.v, b.v AS w FROM S {window} a, T [ROWS {count}] b WHERE b.v % 3 <= a.v"
+    with pytest.raises(PenstockError, match=f"cannot START WARM: CREATE STREAM S ... RETAIN {length} or longer"):
+        server.post(f"CREATE QUERY q START WARM AS {select};")
+    server.post(f"CREATE QUERY q START WARM WAIT AS {select};")
+    for tick in range(10, 20):
+        for name, some in given.items():
+            some.append((tick, tick))
+            server.insert(name, [(tick, tick)])
+        server.restart() if tick == 12 else server.settle()
+    expected = by_the_law(streams.replace(retain, ""), select, given, begun, {"S": lost["S"]})
+    assert expected and emitted(server, "q") == expected

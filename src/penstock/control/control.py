@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -362,11 +363,18 @@ class Control:
             self._refuse_all()
 
     def _refuse_all(self) -> None:
-        """Refuse what waits after the threads have ended."""
-        while not self._requests.empty():
-            request = self._requests.get()
-            if request is not None:
-                request.refuse(_ended(self.failure))
+        """Refuse what waits after the threads have ended. What ends the accepting thread stays in the queue: it may not
+        have seen it yet."""
+        ends = False
+        with suppress(queue.Empty):
+            while True:
+                request = self._requests.get_nowait()
+                if request is None:
+                    ends = True
+                else:
+                    request.refuse(_ended(self.failure))
+        if ends:
+            self._requests.put(None)
 
     def _on_failed(self, place: int, error: PenstockError) -> None:
         """Note that a query failed alone; called by the engine."""

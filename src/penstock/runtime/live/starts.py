@@ -9,6 +9,9 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import EVERYTHING, Needs, most_rows
 from penstock.errors import PenstockError, counted
 
+#: Why elements of a source count for ever of which a query needs the last ones alone.
+ALL_OF_ANOTHER = "the query needs all of another source, and time begins with the first element of any"
+
 
 def not_kept(query: Query, start: Start, missing: Iterable[str]) -> PenstockError:
     """Return the error for a query that needs more of the past of some sources than they have."""
@@ -42,7 +45,9 @@ def never_full(query: Query, lost: Collection[str]) -> PenstockError:
         "the query needs more of them than the last ones by a length of time",
         "windows of a length of time",
     )
-    if any(last.multiple > 1 for last in lasts):
+    if not endless and any(need.ticks is None for need in needs.values()):
+        reason = ALL_OF_ANOTHER
+    elif any(last.multiple > 1 for last in lasts):
         reason = "the query counts arrivals from the first one on"
     elif any(last.partition for last in lasts):
         reason = (

@@ -27,7 +27,7 @@ from penstock.physical.execution.progress import NOTHING, SourceProgress, query_
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of, plan_queries
 from penstock.physical.planning.state_size.summary import size_text
-from penstock.runtime.live.starts import never_full
+from penstock.runtime.live.starts import ALL_OF_ANOTHER, never_full
 from penstock.runtime.spark.catching_up.past_input import KnownPast, PastStart
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
@@ -77,16 +77,18 @@ def bounds_of_one(query: Query, start: Start, known: KnownPast, columns: Mapping
     tick = heartbeat_at(query, known.offset) if start.at is None else start.at
     if start.mode is StartMode.BEGINNING or tick == NOTHING or any(need.ticks is None for need in needs.values()):
         return dict.fromkeys(sources)
-    back = max((need.ticks or 0 for need in needs.values()), default=0)
+    back = _longest(needs.values())
     bounds: dict[str, Bound | None] = {}
     for name, source in sources.items():
         need = needs.get(name, Need())
         until = tick - (need.ticks or 0)
         skipped = _before_last_rows(source, need, until, known, columns[name]) if need.rows else until
         bounds[name] = None if skipped is None else Bound(skipped, tick - back)
-    # With all of a source time begins where it began.
-    rows = [name for name, need in needs.items() if need.rows]
-    return dict.fromkeys(sources) if rows and all(bounds.get(name) is None for name in rows) else bounds
+    return bounds
+
+
+def _longest(needs: Iterable[Need]) -> int:
+    return max((need.ticks or 0 for need in needs), default=0)
 
 
 def _before_last_rows(source: Source, need: Need, until: int, known: KnownPast, columns: Collection[int]) -> int | None:
@@ -110,8 +112,10 @@ def warm_or_later(query: Query, known: KnownPast, columns: Mapping[str, Collecti
         PenstockError: P0703 where it would wait for ever.
     """
     lost, begin = _lost(query, known, columns), heartbeat_at(query, known.offset)
-    tick = first_full_instant(query.root.needs, lost, begin, _held(query, known, lost))
-    if tick is None:
+    needs = query.root.needs
+    tick = first_full_instant(needs, lost, begin, _held(query, known, lost))
+    # With all of a source time begins with the first element of any, which may be among those that are gone.
+    if tick is None or (lost and any(need.ticks is None for need in needs.values())):
         raise never_full(query, lost)
     return Start(StartMode.WARM, None if tick == begin else tick)
 
@@ -231,7 +235,8 @@ def content_not_kept(query: str, relations: Iterable[str]) -> PenstockError:
 
 def what_helps(query: Query, source: Source) -> str:
     """Return what would have kept the past of `source` that `query` needs."""
-    back, need = reach(query.root.needs), query.root.needs.get(source.name, Need())
+    needs, need = query.root.needs.values(), query.root.needs.get(source.name, Need())
+    back = None if any(one.ticks is None for one in needs) else _longest(needs)
     if not source.is_stream:
         if is_posted(source):
             return f"the updates of {source.name} have to be kept one by one for longer (relation_retention)"
@@ -239,10 +244,10 @@ def what_helps(query: Query, source: Source) -> str:
     rows = most_rows(need)
     if need.rows and need.ticks is not None and rows is not None:
         return f"CREATE STREAM {source.name} ... RETAIN for as long as its last {counted(rows, 'row')} take"
-    if back is None or source.domain is None:
+    if back is None or need.rows or source.domain is None:
         reason = "the query needs all of it"
         if need.ticks is not None and not need.rows:
-            reason = "the query needs all of another source, and time begins with the first element of any"
+            reason = ALL_OF_ANOTHER
         return f"{source.name} has to stay readable from its beginning, since {reason}"
     return f"CREATE STREAM {source.name} ... RETAIN {source.domain.show_length(max(back, 1))} or longer"
 
