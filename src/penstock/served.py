@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from penstock.errors import PenstockError
 
@@ -115,3 +117,36 @@ class CatalogView:
 def kind_of_rows(is_stream: bool) -> str:
     """Return `stream` or `relation`."""
     return "stream" if is_stream else "relation"
+
+
+# --- what SHOW lists: the same columns in a session as at a server
+
+_DECLARED = ("name", "statement")
+_RUNNING = ("id", "began", "who", "statement")
+#: Columns by what is listed; of everything else a name, and the statement that declares it.
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "QUERIES": ("name", "state", "kind", "result", "remark", "statement"),
+    "STATEMENTS": _RUNNING,
+    "SUBSCRIPTIONS": _RUNNING,
+    "COMMANDS": ("number", "state", "who", "statement"),
+    "VERSIONS": ("version", "commands"),
+}
+
+
+class ShownEntries(str):
+    """What SHOW lists: a text with an entry a line. table: the same as a table."""
+
+    table: pa.Table
+
+    @staticmethod
+    def of(text: str, table: pa.Table) -> ShownEntries:
+        found = ShownEntries(text)
+        found.table = table
+        return found
+
+
+def listed_table(kind: str, rows: Iterable[Sequence[str | None]]) -> pa.Table:
+    """Return entries as a table of texts. kind: what SHOW lists, as `STREAMS`."""
+    names = _COLUMNS.get(kind, _DECLARED)
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table({name: pa.array(values, pa.string()) for name, values in zip(names, columns, strict=True)})

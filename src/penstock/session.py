@@ -35,13 +35,24 @@ from penstock.connectors.targets import collisions
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
 from penstock.handles import Rows, Run, Snapshot, SourceHandle, Starts, query_html, query_text, starts_of
-from penstock.language import Action, BoundScript, Catalog, Explain, SelectOnce, bind_query, bind_script, bind_select
+from penstock.language import (
+    Action,
+    BoundScript,
+    Catalog,
+    Explain,
+    SelectOnce,
+    Show,
+    bind_query,
+    bind_script,
+    bind_select,
+)
 from penstock.language.commands import ExportCommand
 from penstock.notebook.plan_text import explained
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted_text
 from penstock.runtime.local.explain import explain, export_plan
+from penstock.served import ShownEntries, kind_of_rows, listed_table
 from penstock.settings import Settings
 from penstock.temporary import discard, removed_after, temporary_folder
 from penstock.types import Schema
@@ -333,7 +344,10 @@ class Session:
         if isinstance(action, ExportCommand):
             statistics = self.statistics(action.query, bound.catalog, action.settings)
             return export_plan(action.query, action.logical, statistics, Strategy.of(action.settings))
-        return "\n".join(redacted_text(text or name) for name, text in action.entries)
+        text = "\n".join(redacted_text(text or name) for name, text in action.entries)
+        if action.kind == "DESCRIBE":
+            return text
+        return ShownEntries.of(text, listed_table(action.kind, _listed(action, bound)))
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -483,3 +497,16 @@ class QueryHandle(Rows):
 
 def _streams(df: Any) -> bool:
     return bool(getattr(df, "isStreaming", False))
+
+
+def _listed(action: Show, bound: BoundScript) -> list[tuple[str | None, ...]]:
+    """Return what SHOW lists, an entry a row."""
+    if action.kind != "QUERIES":
+        return [(name, redacted_text(text or name)) for name, text in action.entries]
+    rows: list[tuple[str | None, ...]] = []
+    for name, text in action.entries:
+        # The script may have dropped it behind the SHOW.
+        query = bound.catalog.queries.get(name.lower())
+        known = (None, None) if query is None else (kind_of_rows(query.root.is_stream), query.sink.connector)
+        rows.append((name, "DECLARED", *known, None, redacted_text(text or name)))
+    return rows

@@ -247,3 +247,8 @@ def test_output_in_an_encoding_without_frames(script: Path) -> None:
     command = [*penstock(), "query", str(script), "SELECT word FROM S", "--format", "table"]
     done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0 and b"| a    |" in done.stdout
+
+
+def test_a_select_without_from_needs_no_script() -> None:
+    assert call("SELECT 1 AS a, 'x' AS b", "--format", "csv") == (0, "a,b\n1,x\n", "")
+    assert call("VALUES (2), (1) ORDER BY col1", "--format", "csv") == (0, "col1\n1\n2\n", "")

@@ -119,7 +119,7 @@ def test_positions_are_those_of_the_input() -> None:
         (b"SELECT /* open\n;", 1, "/* is opened here and never closed"),
         (b"\\nothing\n", 1, "unknown command \\nothing"),
         (b"\x00\x01;", 2, "UTF-16 or UTF-32"),
-        (b"SELECT \x01;", 1, "P0101"),
+        (b"SELECT \x01;", 1, "P0202"),
     ],
 )
 def test_odd_inputs(given: bytes, code: int, word: str) -> None:
@@ -152,7 +152,7 @@ def test_neither_spark_nor_a_prompt_is_loaded() -> None:
 def test_an_error_leaves_the_session_as_it_was(told: Told) -> None:
     out, err = told("CREATE VIEW v AS SELECT nothing FROM S;")
     assert out == "" and err.startswith("line 1:25: error P0202")
-    assert told("SHOW VIEWS;") == ("", "")
+    assert told("SHOW VIEWS;") == ("name,statement\n", "")
 
 
 def test_an_error_that_is_not_the_users_has_no_traceback(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,11 @@ def test_help_and_quit(told: Told) -> None:
 def test_explain_show_and_set(told: Told) -> None:
     assert "logical plan" in told("EXPLAIN SELECT n FROM S [RANGE 5 SECONDS];")[0]
     assert "physical plan, as it ran" in told("EXPLAIN ANALYZE SELECT n FROM S [RANGE 5 SECONDS];")[0]
-    assert told("SHOW QUERIES;")[0].startswith("CREATE QUERY sums")
+    head, listed = told("SHOW QUERIES;")[0].splitlines()[:2]
+    assert head == "name,state,kind,result,remark,statement"
+    assert listed.startswith("sums,DECLARED,relation,") and "CREATE QUERY sums" in listed
+    assert told("SHOW VIEWS;") == ("name,statement\n", "")
+    assert told("SHOW STREAMS;")[0].startswith("name,statement\nS,")
     assert told("SELECT 5 / 2 AS h FROM S LIMIT 1; SET integer_division = true; SELECT 5 / 2 AS h FROM S LIMIT 1;")[
         0
     ] == ("h\n2.5\nh\n2\n")

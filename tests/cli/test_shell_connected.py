@@ -105,7 +105,10 @@ def test_statements_and_what_is_declared(told: Connected) -> None:
     )
     assert told(WARM.replace("warm", "w1", 1) + ";") == ("", "")
     assert told("CREATE VIEW low AS SELECT room AS `a b` FROM rooms WHERE floor < 1;") == ("", "")
-    assert "CREATE QUERY w1" in told("SHOW QUERIES;")[0]
+    listed = told("SHOW QUERIES;")[0]
+    assert listed.startswith("name,state,kind,result,remark,statement\n") and "CREATE QUERY w1" in listed
+    assert told("SHOW VIEWS;")[0].startswith("name,statement\nlow,")
+    assert told("SHOW VERSIONS;")[0].startswith("version,commands\n")
     told("\\format table")
     listed, _ = told("\\d")
     for words in (("readings", "stream", "HTTP"), ("w1", "query", "RUNNING"), ("low", "view")):

@@ -193,22 +193,6 @@ def test_a_stream_is_altered_as_far_as_nothing_reads_it(tmp_path: Path) -> None:
         assert system.control.stored[1].attributes.keys() == {"slack", "retain"}
 
 
-def test_a_relation_without_timestamps_is_read_once(tmp_path: Path) -> None:
-    with server(tmp_path) as system:
-        system.done(STREAM + "CREATE RELATION R (v INT, name STRING) FROM MEMORY (); CREATE VIEW w AS SELECT * FROM R;")
-        system.done(
-            "INSERT INTO R VALUES (1, 'one'); INSERT INTO R VALUES (2, 'two');"
-            "CREATE QUERY q AS SELECT name FROM S [NOW], w WHERE S.v = w.v;"
-            "INSERT INTO S VALUES (1, 2), (2, 1), (3, 0);"
-        )
-        system.engine.round()
-        assert [row["name"] for row in system.answers("q") if row["op"] == "+"] == ["two", "one"]
-        with pytest.raises(PenstockError, match="P0701"):
-            system.run("INSERT INTO R VALUES (3, 'three');")
-        with pytest.raises(PenstockError, match="P0701"):
-            system.control.insert("R", pa.table({"v": [3], "name": ["three"]}))
-
-
 def test_rows_are_posted_to_streams_from_memory_and_http_alone(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("ts,v\n1,1\n")
     with server(tmp_path / "checkpoint") as system:

@@ -174,6 +174,19 @@ def test_a_budget_of_sessions_is_read_as_it_was(window: str, more: str) -> None:
     assert _properties(read_plan(_text(data), _context(bound))) == _properties(root)
 
 
+def test_rows_of_constants_are_read_as_they_were() -> None:
+    literals = (
+        "1, 2147483648, 1.5, 1.0e0, 'it''s', TRUE, DATE '2024-02-29', TIMESTAMP '2024-02-29 12:00:00.000001', X'00ff', "
+        "CAST('NaN' AS DOUBLE), -0.0e0, INTERVAL '90' SECOND"
+    )
+    nulls = ", ".join(["NULL"] * 12)
+    bound = bind_script(SCRIPT + f"CREATE QUERY q AS VALUES ({literals}), ({nulls}); CREATE QUERY p AS SELECT 1 AS a;")
+    for query in bound.queries:
+        again = read_plan(_text(exported(query.root, _context(bound))), _context(bound))
+        assert logical(again) == logical(query.root) and _properties(again) == _properties(query.root)
+        assert again.fingerprint == query.root.fingerprint
+
+
 # --- expressions
 
 _TYPES = (pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_(), TIMESTAMP, pa.date32(),
@@ -373,6 +386,10 @@ def _period(end: str, *, begin: str = "UNIX_MICROS(at)") -> Any:
     return _over("Project", _over("Window", _C, kind="UNBOUNDED"), columns=columns)
 
 
+def _constant(columns: list[Any], rows: list[Any]) -> dict[str, Any]:
+    return {"node": "Constant", "fields": {"columns": columns, "rows": rows}}
+
+
 _FIVE = _period("UNIX_MICROS(at) + 5")
 _LATER = _period("UNIX_MICROS(at) + 5", begin="UNIX_MICROS(at) - 5")
 _ANY = _period("UNIX_MICROS(at) + k")
@@ -417,6 +434,12 @@ _ANY = _period("UNIX_MICROS(at) + k")
         (_over("Project", _W, columns=[]), "P0341", "/logical"),
         (_over("Project", _W, columns=[{"expression": "k"}]), "P0106", "/logical/fields/columns/0"),
         (_over("Project", _W, columns=[{"expression": "k", "name": ""}]), "P0106", "/logical/fields/columns/0/name"),
+        (_constant([], []), "P0341", "/logical"),
+        (_constant([{"name": "a", "type": "INT"}], [["1", "2"]]), "P0305", "/logical/fields/rows/0"),
+        (_constant([{"name": "a", "type": "WORD"}], []), "P0207", "/logical/fields/columns/0/type"),
+        (_constant([{"name": "a", "type": "INT"}], [["1"], ["'x'"]]), "P0203", "/logical/fields/rows/1/0"),
+        (_constant([{"name": "a", "type": "INT"}], [["k"]]), "P0202", "/logical/fields/rows/0/0"),
+        (_constant([{"name": "a", "type": "INT"}], [["1"]] * 100_001), "P0105", "/logical"),
         (_over("Window", _W, kind="RANGE", length=5), "P0301", "/logical"),
         (_over("Window", _scan(), kind="RANGE"), "P0102", "/logical"),
         (_over("Window", _scan(), kind="NOW", length=1), "P0102", "/logical"),

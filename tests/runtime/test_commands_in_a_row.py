@@ -218,7 +218,11 @@ class Course:
 
     def begins(self, name: str, select: str, start: Start) -> None:
         query = QUERIES[select]
-        self.lives[name] = Life(query, [Episode(query, start, self.read, lost=self.lost(query))])
+        self.lives[name] = Life(query, [self.episode(query, start)])
+
+    def episode(self, query: Query, start: Start) -> Episode:
+        contents = {"T": len(self.rows["T"])}
+        return Episode(query, start, self.read, lost=self.lost(query), contents=contents)
 
     def ends(self, name: str) -> None:
         life = self.lives[name]
@@ -227,7 +231,7 @@ class Course:
     def goes_on(self, name: str, select: str, start: Start) -> None:
         query = QUERIES[select]
         self.lives[name].query = query
-        self.lives[name].episodes.append(Episode(query, start, self.read, lost=self.lost(query)))
+        self.lives[name].episodes.append(self.episode(query, start))
         self.lives[name].is_paused, self.lives[name].events = False, False
 
     def comes(self, name: str, select: str) -> None:

@@ -142,3 +142,37 @@ def test_a_non_retroactive_relation_is_selected(client: ServerClient) -> None:
     assert client.select("SELECT rate FROM fixed").to_arrow().to_pylist() == [{"rate": 7}]
     with pytest.raises(PenstockError, match="P0340"):
         client.execute("CREATE QUERY alone AS SELECT rate FROM tax")
+
+
+def test_a_select_without_from_is_answered(live: Running, client: ServerClient) -> None:
+    assert client.select("SELECT 1 AS a, 'x' AS b").to_arrow().to_pylist() == [{"a": 1, "b": "x"}]
+    assert client.select("VALUES (2), (1) ORDER BY col1").to_arrow().to_pylist() == [{"col1": 1}, {"col1": 2}]
+    assert client.select("SELECT COUNT(*) AS n").to_arrow().to_pylist() == [{"n": 1}]
+    joined = (
+        "SELECT rooms.room, w.name FROM rooms JOIN (VALUES (2, 'high')) AS w (floor, name) ON rooms.floor = w.floor"
+    )
+    assert client.select(joined).to_arrow().to_pylist() == [{"room": "attic", "name": "high"}]
+    with live.client(AccessRole.READ) as http:
+        reply = statement(http, "SELECT 1 AS a; VALUES (3)").json()["statements"]
+        assert [(one["kind"], one["rows"]) for one in reply] == [("SELECT", [{"a": 1}]), ("SELECT", [{"col1": 3}])]
+        error = statement(http, "SELECT a").json()
+        assert error["code"] == "P0202" and "no FROM" in error["hint"]
+
+
+def test_constants_beside_a_stream_answer_on_after_a_restart(tmp_path: Path) -> None:
+    server = started(tmp_path)
+    values = "(VALUES ('hall', 'low')) AS w (room, name)"
+    named = f"CREATE QUERY named AS SELECT celsius, name FROM readings [RANGE 1 DAY] r, {values} WHERE r.room = w.room"
+    with connect(server.url, server.texts[AccessRole.CONTROL]) as client:
+        client.execute(f"CREATE QUERY one AS SELECT 1 AS a; {named};")
+        client.insert("readings", ROWS[:2])
+        assert client.select("SELECT * FROM one").to_arrow().to_pylist() == [{"a": 1}]
+        assert client.select("SELECT * FROM named").to_arrow().num_rows == 1
+    ended(server)
+    server = started(tmp_path, "")
+    with connect(server.url, server.texts[AccessRole.CONTROL]) as client:
+        client.insert("readings", [*ROWS[2:], {"at": "2024-03-01 11:00:00", "room": "attic", "celsius": 1.0}])
+        assert client.select("SELECT * FROM one").to_arrow().to_pylist() == [{"a": 1}]
+        found = client.select("SELECT * FROM named ORDER BY celsius").to_arrow().to_pylist()
+        assert found == [{"celsius": 19.5, "name": "low"}, {"celsius": 20.0, "name": "low"}]
+    ended(server)

@@ -3,6 +3,7 @@
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
 from penstock.algebra.nodes.base import Algebra, ArrivalTime, StreamToRelation, TimeModelWindow, is_static, leaves
 from penstock.algebra.nodes.coalesce import Begins, Closing, Coalesce
+from penstock.algebra.nodes.constant import Constant
 from penstock.algebra.nodes.first_rows import SortKey, TopK
 from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
@@ -49,6 +50,7 @@ __all__ = [
     "BudgetKind",
     "Closing",
     "Coalesce",
+    "Constant",
     "DeclaredPeriod",
     "Distinct",
     "EndedPeriods",

@@ -19,8 +19,8 @@ from penstock.session import Session
 
 #: What a text of statements begins with, as no name of a file does.
 _STATEMENT = re.compile(
-    r"\s*(?:\(|--|/\*|(?:select|with|istream|dstream|rstream|wstream|create|insert|set|explain|show|drop|alter|update"
-    r"|delete|describe|subscribe|cancel|begin)(?=[\s(*;-]))",
+    r"\s*(?:\(|--|/\*|(?:select|with|values|istream|dstream|rstream|wstream|create|insert|set|explain|show|drop|alter"
+    r"|update|delete|describe|subscribe|cancel|begin)(?=[\s(*;-]))",
     re.IGNORECASE,
 )
 #: A text without a statement, as an empty variable of a shell leaves it.

@@ -156,6 +156,7 @@ class RemotePosted:
         late: number of rows that are late for sure, and become dead letters.
         complete_to: the instant up to which the source was complete, by which that is known; None where it is not.
         position: of the rows; what this client reads waits for it.
+        notices: what is to be known of them.
     """
 
     rows: int
@@ -165,6 +166,7 @@ class RemotePosted:
     late: int = 0
     complete_to: str | None = None
     position: str | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -235,9 +237,13 @@ def _statement(document: Mapping[str, Any]) -> RemoteStatement:
         document.get("text"), None if columns is None else _columns(columns), document.get("rows"),
         optional_error(document.get("error")), document.get("check"),
         document.get("sql"),
-        tuple(str(Notice(one["message"], one.get("hint"))) for one in document.get("notices", ())),
+        _notices_of(document),
         document.get("position"),
     )  # fmt: skip
+
+
+def _notices_of(document: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(Notice(one["message"], one.get("hint"))) for one in document.get("notices", ()))
 
 
 def _columns(columns: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -286,7 +292,7 @@ def posted_of(document: Mapping[str, Any]) -> RemotePosted:
     late, complete_to = document.get("late", 0), document.get("complete_to")
     return RemotePosted(
         document["rows"], document["repeated"], document["malformed"], rejected, late, complete_to,
-        document.get("position"),
+        document.get("position"), _notices_of(document),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
 from penstock.control.engine import ControlEnds, Engine, EngineVersion, NextVersion, Preparation
 from penstock.control.entities.batch_log import BatchLogWriter
 from penstock.control.outcomes import CommandOutcome
-from penstock.control.posted_rows import PostedRows
+from penstock.control.posted_rows import ContentsRead, PostedRows
 from penstock.control.registry import Registry, command_of, settings_of
 from penstock.control.row_changes import check_update, key_of_row, post_rows, rows_of
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject
@@ -55,6 +55,7 @@ class Applier:
         log: the command log.
         stored: the latest catalog of the log.
         posted: rows that are posted.
+        contents: up to which posts computations read relations without timestamps.
         settings: of the whole system at the start, as written.
 
     Attributes:
@@ -63,12 +64,14 @@ class Applier:
     """
 
     def __init__(
-        self, engine: Engine, log: CommandLog, stored: StoredCatalog, posted: PostedRows, settings: Mapping[str, str]
-    ) -> None:
+        self, engine: Engine, log: CommandLog, stored: StoredCatalog, posted: PostedRows, contents: ContentsRead,
+        settings: Mapping[str, str],
+    ) -> None:  # fmt: skip
         self._engine = engine
         self._log = log
         self._posted = posted
-        self._versions = Versions(posted)
+        self.contents = contents
+        self._versions = Versions(posted, contents)
         self._batch_log = BatchLogWriter(posted)
         #: Is called after each batch and each change, where the plan of some query is to be another one.
         self.on_plans: Callable[[], None] = nobody
@@ -404,6 +407,7 @@ class Applier:
     def _change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         """Have the engine go over to a version. What it raises changes nothing."""
         before = self._engine.version()
+        new = self.contents.keep(version.tracks)
         try:
             with self._batch_log.during_change(version, before.sources):
                 return self._engine.change(version, prepared)
@@ -413,6 +417,7 @@ class Applier:
             now = self._engine.version()
             commands = now.command, now.waiting
             if commands == (before.command, before.waiting) or commands != (version.command, version.waiting):
+                self.contents.give_up(new)
                 raise
             log_internal(error, f"the engine has changed to version {now.number}, and this failed behind the change")
             return now

@@ -22,9 +22,9 @@ from penstock.control.command_log import CommandLog, digest
 from penstock.control.engine import ControlEnds, Engine, EngineVersion
 from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
-from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
+from penstock.control.posted_rows import POSTED, ContentsRead, PostedRows, PostLimits
 from penstock.control.recovering import RecoveringApplier
-from penstock.control.registry import Registry, queries_over, read_once, settings_of
+from penstock.control.registry import Registry, queries_over, settings_of
 from penstock.control.sealed_files import SealedFiles, moved_away
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor, Policy, changes
@@ -86,7 +86,9 @@ class Control:
             limits = PostLimits(engine.unread, settings_of(self._settings).get_int("max_unread_bytes"))
             self._posted = PostedRows(folder / "control" / "kept", kept, limits)
             self._log, stored = CommandLog.opened(files, kept)
-            self._applier = RecoveringApplier(engine, self._log, stored, self._posted, self._settings)
+            self._applier = RecoveringApplier(
+                engine, self._log, stored, self._posted, ContentsRead.opened(files), self._settings
+            )
             # A start may find that a query failed before it.
             engine.listen(self._on_failed)
             self._applier.on_plans = self._on_plans
@@ -194,8 +196,6 @@ class Control:
             raise PenstockError("P0201", f"unknown stream or relation {source}")
         if found.connector not in POSTED:
             raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}")
-        if found.is_static and queries_over(registry.bound, found.name):
-            raise read_once(found.name)
         accepted = self._posted.post(found, one.id, rows, None if key is None else f"{who.name} {key}", limited=True)
         self._engine.wake()
         return accepted
@@ -205,6 +205,22 @@ class Control:
         has been dropped."""
         one = self._applier.current.stored.named(source)
         return {} if one is None else {one.id: self._posted.last(one.id)}
+
+    def readers_before(self, source: str) -> list[str]:
+        """Return the queries that run and have read a relation without timestamps before its last post. They keep what
+        they have read until they begin anew."""
+        registry = self._applier.current
+        one, found = registry.stored.named(source), registry.bound.sources.get(source.lower())
+        if one is None or found is None or not found.is_static or found.connector not in POSTED:
+            return []
+        readers = {name.lower() for name in queries_over(registry.bound, found.name)}
+        last = self._posted.last(one.id)
+        return [
+            reader.name
+            for reader, query in registry.stored.queries
+            if reader.name.lower() in readers and self._applier.contents.of(query.track).get(one.id, last) < last
+            if query.status is QueryStatus.RUNNING or query.silent
+        ]
 
     @property
     def catalog(self) -> Catalog:

@@ -90,6 +90,11 @@ class NextVersion:
     waiting: frozenset[int] = frozenset()
     in_step: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def tracks(self) -> frozenset[int]:
+        """Return the computations of its queries."""
+        return frozenset(query.track for query in self.queries.values())
+
 
 @dataclass(frozen=True)
 class EngineVersion:

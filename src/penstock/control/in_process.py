@@ -407,7 +407,7 @@ class InProcessEngine:
             return False
         named = replace(query.query, name=str(place))
         for source in _sources(named):
-            if source.is_static and not self._live.is_declared(source.name):
+            if source.is_static and not self._live.has_read(source):
                 self._live.declare_static(source, read_relation(source)[0])
         try:
             if former is None:

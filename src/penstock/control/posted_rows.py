@@ -10,7 +10,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -21,15 +21,17 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import typed_table
-from penstock.connectors.sources.posted_files import append, key_of, last_number, lost, rows_files, withdraw
+from penstock.connectors.sources.posted_files import UNTIL, append, key_of, last_number, lost, rows_files, withdraw
 from penstock.connectors.sources.posted_keys import KnownKeys, expire_keys, kept_keys
-from penstock.control.sealed_files import not_written
+from penstock.control.sealed_files import SealedFiles, not_written
 from penstock.errors import Busy, PenstockError
 from penstock.storage import storage
+from penstock.storage.documents import array, as_array, as_integer
 from penstock.storage.stamps import StampRetention
 
 #: Connectors whose rows are posted.
 POSTED = ("MEMORY", "HTTP")
+_CONTENTS_READ = "contents-read.json"
 #: Seconds for which the number of unread bytes is taken to be known.
 _LOOK_EVERY = 0.1
 #: Keys are looked through in parts of their retention, but not more often than in so many microseconds.
@@ -140,6 +142,10 @@ class PostedRows:
         """Return the declaration that reads the posts of a source, whatever its connector."""
         options = (("spool", str(self.folder(source_id))), ("source", str(source_id)))
         return replace(source, connector="POSTED", options=options)
+
+    def until(self, source: Source, post: int) -> Source:
+        """Return a relation without timestamps, as `source` returns it, up to the post of a number."""
+        return replace(source, options=(*source.options, (UNTIL, str(post))))
 
     def has(self, source_id: int, key: str) -> bool:
         """Return whether a post with a key has been accepted."""
@@ -259,6 +265,68 @@ class PostedRows:
             found = chain(kept_keys(folder), map(key_of, rows_files(folder)))
             self._known[source_id] = _Posts(folder, last_number(folder), KnownKeys.of(found))
         return self._known[source_id]
+
+
+@dataclass
+class ContentsRead:
+    """Up to which post each computation reads the relations that have no timestamps.
+
+    Such a relation holds from the beginning of time: a computation reads it when it begins, and keeps what it has read
+    until it ends, also over restarts. One that begins later reads what has been posted by then. The same query by
+    another plan reads what the query has read.
+
+    Args:
+        files: where that is kept.
+    """
+
+    files: SealedFiles
+    #: By computation and number of a relation, the number of the last post that is read.
+    _kept: dict[int, dict[int, int]] = field(default_factory=dict)
+    #: Of computations that are to begin.
+    _coming: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def opened(files: SealedFiles) -> ContentsRead:
+        """Return what is kept. Raises PenstockError P0605."""
+        kept: dict[int, dict[int, int]] = {}
+        if _CONTENTS_READ in files.names():
+            for entry in array(files.read(_CONTENTS_READ), "read"):
+                track, source, post = (as_integer(one, "read") for one in as_array(entry, "read"))
+                kept.setdefault(track, {})[source] = post
+        return ContentsRead(files, kept)
+
+    def of(self, track: int) -> Mapping[int, int]:
+        """Return up to which posts a computation reads; nothing where it is not known."""
+        return self._kept.get(track, {})
+
+    def begin(self, track: int, posts: Mapping[int, int]) -> None:
+        """Note up to which posts a computation will read that is to begin, in place of what was noted before."""
+        self._coming[track] = dict(posts)
+
+    def keep(self, tracks: frozenset[int]) -> frozenset[int]:
+        """Keep what was noted of computations that begin now; return these.
+
+        Args:
+            tracks: all that stand then; what is kept of others is forgotten.
+
+        Raises:
+            PenstockError: P0601; nothing has changed.
+        """
+        new = {track: posts for track, posts in self._coming.items() if track in tracks and posts}
+        self._coming = {}
+        if new:
+            self._write({**{track: posts for track, posts in self._kept.items() if track in tracks}, **new})
+        return frozenset(new)
+
+    def give_up(self, tracks: frozenset[int]) -> None:
+        """Forget computations that have not begun. Raises PenstockError P0601."""
+        if tracks:
+            self._write({track: posts for track, posts in self._kept.items() if track not in tracks})
+
+    def _write(self, kept: dict[int, dict[int, int]]) -> None:
+        entries = [[track, *pair] for track, posts in kept.items() for pair in posts.items()]
+        self.files.write(_CONTENTS_READ, {"read": entries})
+        self._kept = kept
 
 
 def key_used(key: str) -> PenstockError:

@@ -180,14 +180,6 @@ def queries_over(catalog: Catalog, name: str) -> set[str]:
     return found
 
 
-def read_once(name: str) -> PenstockError:
-    """Return the error for rows of a relation that never changes and that a query has read."""
-    return PenstockError(
-        "P0701", f"{name} has no timestamps, so it was read once: it cannot change any more",
-        hint="declare it with SYSTEM TIME, or TIMESTAMP BY",
-    )  # fmt: skip
-
-
 def bind_one(
     statement: Statement, stored: StoredCatalog, bound: Catalog, settings: Settings, source: SourceText,
     failed: Set[str] = frozenset(),

@@ -14,7 +14,7 @@ from penstock.control.engine import Activity, EngineVersion, NextVersion, Standi
 from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, log_source
 from penstock.control.life.phases import Phase, phase_of
 from penstock.control.outcomes import CommandOutcome, CommandState
-from penstock.control.posted_rows import PostedRows
+from penstock.control.posted_rows import ContentsRead, PostedRows
 from penstock.control.registry import Registry, default_sink
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
 from penstock.control.transactions.plan_edits import WARM_WAIT
@@ -39,9 +39,11 @@ class Versions:
 
     Args:
         posted: the folders of posted rows.
+        contents: up to which posts computations read relations without timestamps.
     """
 
     posted: PostedRows
+    contents: ContentsRead
     #: By number of a source: its declaration, and the one that the engine reads.
     _sources: dict[int, tuple[Source, Source]] = field(default_factory=dict)
     #: By place: a bound query with the choices of its plan, the sources that it reads, and the query over these.
@@ -50,6 +52,8 @@ class Versions:
     _standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = field(default_factory=dict)
     #: The sources of the version before, as the engine reads them, by name.
     _by_name: Mapping[str, Source] = field(default_factory=dict)
+    #: By number of a relation and of a post, the relation up to this post.
+    _contents: dict[tuple[int, int], tuple[Source, Source]] = field(default_factory=dict)
 
     @cached_property
     def _log(self) -> Source:
@@ -74,14 +78,17 @@ class Versions:
             # Queries may read another declaration now.
             self._standing = {}
         self._by_name = by_name
+        numbers = {one.source.name: number for number, one in sources.items() if is_posted_content(one.source)}
+        posts = {number: self.posted.last(number) for number in numbers.values()}
         queries: dict[int, StandingQuery] = {}
         standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = {}
         for one, kept in stored.queries:
             for place, plan in kept.plans:
                 found = bound_at(one, kept, place, bound)
                 known = self._standing.get(place)
-                if known is None or known[0] is not one or known[1] is not found:
-                    query = None if found is None else self._query(found, place, by_name, plan)
+                reads = {} if found is None else self._reads(found, place, one, kept, numbers, posts)
+                if known is None or known[0] is not one or known[1] is not found or reads:
+                    query = None if found is None else self._query(found, place, {**by_name, **reads}, plan)
                     queries[place] = made = standing_query(one, kept, place, query)
                     known = None if found is None else (one, found, made)
                 if known is not None:
@@ -92,6 +99,37 @@ class Versions:
         self._sources = {number: known for number, known in self._sources.items() if number in sources}
         self._queries = {place: known for place, known in self._queries.items() if place in queries}
         return NextVersion(command, sources, queries, settings, frozenset(waiting), in_step=dict(_in_step(stored)))
+
+    def _reads(
+        self, query: Query, place: int, one: StoredObject, kept: StoredQuery, numbers: Mapping[str, int],
+        posts: Mapping[int, int],
+    ) -> dict[str, Source]:  # fmt: skip
+        """Return the relations without timestamps that are read at a place of a query, by name, each up to the post up
+        to which its computation reads it.
+
+        Args:
+            numbers: of such relations, by name.
+            posts: the numbers of their last posts.
+        """
+        read = {name: numbers[name] for name in declared_sources(query.root) if name in numbers} if numbers else {}
+        if not read:
+            return {}
+        edit = kept.edit if kept.edit is not None and kept.edit.place == place else None
+        track = kept.track if edit is None else edit.track
+        found = self.contents.of(track)
+        if not found and (_activity(kept) is not Activity.PAUSED):
+            # The same query by another plan answers as it has answered.
+            as_before = self.contents.of(kept.track) if edit is not None and edit.other is None else {}
+            found = as_before or {number: posts[number] for number in read.values()}
+            self.contents.begin(track, found)
+        return {name: self._until(name, number, found[number]) for name, number in read.items() if number in found}
+
+    def _until(self, name: str, number: int, post: int) -> Source:
+        source = self._by_name[name]
+        known = self._contents.get((number, post))
+        if known is None or known[0] is not source:
+            self._contents[number, post] = known = source, self.posted.until(source, post)
+        return known[1]
 
     def _source(self, source: Source, number: int, held: bool) -> Source:
         """Return a source as the engine reads it. held: it retains all that comes."""
@@ -108,6 +146,11 @@ class Versions:
             read = {name: by_name[name] for name in declared_sources(query.root) if name in by_name}
             self._queries[place] = known = goes_by, read, with_plan(over(query, by_name), plan)
         return known[2]
+
+
+def is_posted_content(source: Source) -> bool:
+    """Return whether a source, as the engine reads it, is a relation without timestamps whose rows are posted."""
+    return source.is_static and source.connector == "POSTED"
 
 
 def _held(stored: StoredCatalog, bound: Catalog) -> frozenset[str]:

@@ -7,6 +7,8 @@ scalar until the end, so that kernels can take their fast paths. No value of a r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +49,26 @@ def mask(predicate: Expression, columns: Sequence[pa.Array], length: int) -> npt
 def constant(expression: Expression) -> pa.Scalar:
     """Return the value of an expression that reads no column."""
     return evaluate(expression, (), 1)[0]
+
+
+def literal_of(expression: Expression) -> Literal:
+    """Return the value of an expression without columns; usual ones need no evaluation."""
+    if isinstance(expression, Literal):
+        return expression
+    if isinstance(expression, Call) and expression.function == "NEG" and isinstance(expression.arguments[0], Literal):
+        value = expression.arguments[0].value
+        if value is not None:
+            # Of a decimal, `-` would round to the digits of Python's context.
+            return Literal(expression.type, value.copy_negate() if isinstance(value, Decimal) else -value)
+    return Literal(expression.type, python_value(constant(expression)))
+
+
+def python_value(value: pa.Scalar) -> Any:
+    """Return a value of which Arrow makes the same again; of a time outside of Python's years, its ticks."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return value.cast(pa.int32() if value.type == pa.date32() else pa.int64()).as_py()
 
 
 def _value(expression: Expression, columns: Sequence[pa.Array], length: int, known: dict[str, Datum]) -> Datum:

@@ -17,7 +17,7 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.nodes.set_operations import UnionAll
 from penstock.errors import PenstockError
-from penstock.language.queries import QueryTree, SelectQuery, SetOperator, SetQuery
+from penstock.language.queries import QueryTree, SelectQuery, SetOperator, SetQuery, ValuesQuery
 from penstock.language.text import LEAVES, fields_compared
 
 #: Characters of a script; its statements.
@@ -82,6 +82,10 @@ def beyond_limits(statement: object) -> str | None:
             stack.extend((part, depth, whole) for part in node)
         elif isinstance(node, tuple):
             stack.extend((part, depth, whole) for part in node)
+        elif isinstance(node, ValuesQuery) and len(node.rows) > MAX_VALUES:
+            return f"these are {len(node.rows):,} rows of VALUES, {MAX_VALUES:,} are the limit"
+        elif isinstance(node, ValuesQuery) and len(node.rows[0]) > MAX_COLUMNS:
+            return f"these are {len(node.rows[0]):,} columns, {MAX_COLUMNS:,} are the limit"
         elif isinstance(node, SelectQuery) and depth:
             stack.append((node, 0, whole + 1))
         elif isinstance(node, SetQuery) and continues(node.left, node):

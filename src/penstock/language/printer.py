@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -39,6 +40,7 @@ from penstock.language.queries import (
     StreamQuery,
     ToStream,
     ValidClause,
+    ValuesQuery,
     WindowClause,
     WithQuery,
 )
@@ -53,6 +55,8 @@ def print_query(tree: QueryTree) -> str:
         return _set_operation(tree)
     if isinstance(tree, StreamQuery):
         return f"{_operator(tree.operator)}({print_query(tree.query)}){_operator_window(tree.operator)}"
+    if isinstance(tree, ValuesQuery):
+        return f"VALUES {values_text(tree.rows)}"
     if isinstance(tree, PlanQuery):
         return f"FROM PLAN {string_text(tree.text)}"
     if isinstance(tree, WithQuery):
@@ -76,9 +80,14 @@ def _set_operation(tree: SetQuery) -> str:
     return word.join(map(_operand, (first, *reversed(behind))))
 
 
+def values_text(rows: Iterable[Sequence[exp.Expr]]) -> str:
+    """Return the text of the rows behind VALUES."""
+    return ", ".join(f"({', '.join(map(scalar_text, row))})" for row in rows)
+
+
 def _operand(tree: QueryTree) -> str:
     text = print_query(tree)
-    return text if isinstance(tree, SelectQuery | StreamQuery) else f"({text})"
+    return text if isinstance(tree, SelectQuery | ValuesQuery | StreamQuery) else f"({text})"
 
 
 def _local(view: LocalView) -> str:

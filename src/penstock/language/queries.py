@@ -338,7 +338,7 @@ class Collapse:
 
 @dataclass(frozen=True)
 class SelectQuery:
-    """One SELECT. wrapped: an R2S around the select list."""
+    """One SELECT. source: None without FROM; wrapped: an R2S around the select list."""
 
     items: tuple[Item, ...]
     source: FromSource | None = None
@@ -350,6 +350,15 @@ class SelectQuery:
     frequent: FrequentClause | None = None
     having: exp.Expr | None = None
     preference: PreferenceClause | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ValuesQuery:
+    """VALUES (..), (..). row_spans: one for each row."""
+
+    rows: tuple[tuple[exp.Expr, ...], ...]
+    row_spans: tuple[TextSpan, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
@@ -418,7 +427,7 @@ class PlanQuery:
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
-QueryTree: TypeAlias = SelectQuery | SetQuery | StreamQuery | SortedQuery | WithQuery | PlanQuery
+QueryTree: TypeAlias = SelectQuery | ValuesQuery | SetQuery | StreamQuery | SortedQuery | WithQuery | PlanQuery
 
 
 class EmbeddedQuery(exp.Select):

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.language.printer import columns_text, name_text, print_query, scalar_text, string_text, valid_text
+from penstock.language.printer import (
+    columns_text,
+    name_text,
+    print_query,
+    scalar_text,
+    string_text,
+    valid_text,
+    values_text,
+)
 from penstock.language.queries import Mark, Name, PlanQuery, QueryTree
 from penstock.language.statements import (
     AlterAction,
@@ -152,8 +160,7 @@ def _start(clause: StartClause | None) -> str:
 def _rows(statement: Insert | UpdateStatement | DeleteStatement) -> str:
     name = name_text(statement.name)
     if isinstance(statement, Insert):
-        rows = ", ".join("(" + ", ".join(scalar_text(v) for v in row) + ")" for row in statement.rows)
-        return f"INSERT INTO {name}{columns_text(statement.columns)} VALUES {rows}"
+        return f"INSERT INTO {name}{columns_text(statement.columns)} VALUES {values_text(statement.rows)}"
     where = "" if statement.where is None else f" WHERE {scalar_text(statement.where)}"
     if isinstance(statement, DeleteStatement):
         return f"DELETE FROM {name}{where}"

@@ -42,6 +42,7 @@ from penstock.language.queries import (
     StreamQuery,
     ToStream,
     ValidClause,
+    ValuesQuery,
     WindowClause,
     WithQuery,
 )
@@ -113,6 +114,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         DerivedSource: "query window alias columns called lateral sample",
         JoinedSource: "left right kind on using natural",
         SelectQuery: "items source distinct wrapped frequency where group frequent having preference",
+        ValuesQuery: "rows",
         PreferenceClause: "order expressions fade per budget window",
         BudgetClause: "kind units interval",
         Collapse: "rate depth",

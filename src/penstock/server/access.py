@@ -64,7 +64,7 @@ def kind_of(text: str) -> str:
     words = [word.upper() for word in text.split(maxsplit=6)]
     first = words[0] if words else ""
     if first not in ("CREATE", "ALTER", "DROP"):
-        return "SELECT" if first in ("WITH", "(", "FROM") or first.startswith("(") else first
+        return "SELECT" if first in ("WITH", "VALUES", "(", "FROM") or first.startswith("(") else first
     return " ".join([first, *[word for word in words[1:] if word not in _BETWEEN][:1]])
 
 

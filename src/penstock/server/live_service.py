@@ -23,13 +23,14 @@ from penstock.control.outcomes import CommandOutcome, CommandState, Principal, S
 from penstock.control.registry import quoted
 from penstock.control.transactions.listing import ListedQuery
 from penstock.control.transactions.script import placed_in
-from penstock.errors import PenstockError, nearest
+from penstock.errors import Notice, PenstockError, as_name, nearest
 from penstock.language.commands import (
     Cancel,
     Describe,
     ExplainCommand,
     ExplainKind,
     ExportCommand,
+    InsertRows,
     SelectOnce,
     ShowCommand,
     Subscribe,
@@ -41,6 +42,7 @@ from penstock.redaction import redacted_text
 from penstock.results.cancellation import Cancellation
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.watching.prometheus import metrics_text
+from penstock.served import listed_table
 from penstock.server.access import StatementAccess, kind_of
 from penstock.server.live_events import EventListeners, LiveEvents
 from penstock.server.query_check import COMPARED, query_check, query_of_command
@@ -204,6 +206,7 @@ class LiveService:
             return StatementReply(
                 kind, outcome.state.value, outcome.number, outcome.version, self._instant(outcome),
                 error=outcome.error, changed=outcome.rows, position=position_of(self._control, command, outcome),
+                notices=() if not isinstance(command, InsertRows) else self._kept_by_readers(command.source),
             )  # fmt: skip
         if isinstance(command, SelectOnce):
             return self._selected(kind, one.text, command, request)
@@ -269,22 +272,25 @@ class LiveService:
     def _shown(self, command: ShowCommand) -> tuple[str, pa.Table | None]:
         """Return what SHOW lists, an entry a line; queries also as a table."""
         if command.kind != "QUERIES":
-            return "\n".join(self._lines(command)), None
+            rows = self._rows(command)
+            lines = (", with the commands up to " if command.kind == "VERSIONS" else " ").join
+            shown = [row[-1] for row in rows] if command.entries else map(lines, rows)
+            return "\n".join(shown), listed_table(command.kind, rows)
         shed, written = shedding_texts(self.view()), dict(command.entries)
         table = table_of_queries(self._control.queries(), self._control.version(), written, shed)
         return "\n".join(queries_as_lines(table)), table
 
-    def _lines(self, command: ShowCommand) -> list[str]:
+    def _rows(self, command: ShowCommand) -> list[tuple[str, ...]]:
         if command.kind in ("STATEMENTS", "SUBSCRIPTIONS"):
             running = [one for one in self.statements() if command.kind == "STATEMENTS" or one.kind == SUBSCRIBE]
-            return [f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running]
+            return [(one.id, one.began, one.who, _on_one_line(one.text)) for one in running]
         if command.kind == "COMMANDS":
             views = (command_view(*one) for one in self._control.commands())
-            return [f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in views]
+            return [(str(one.number), one.state, one.who, _on_one_line(one.sql)) for one in views]
         if command.kind == "VERSIONS":
             version = self._control.version()
-            return [f"{version.number}, with the commands up to {version.command}"]
-        return [redacted_text(declared or name) for name, declared in command.entries]
+            return [(str(version.number), str(version.command))]
+        return [(name, redacted_text(declared or name)) for name, declared in command.entries]
 
     # -- statements that run -----------------------------------------------------------------------------------
 
@@ -419,7 +425,23 @@ class LiveService:
         source, beats = self.declaration(name), self._control.version().sources
         added = self._control.insert(name, rows, key, _principal(caller))
         position = position_text(self._control.positions(name))
-        return posted(source, rows, beats.get(source.name.lower()), added, position)
+        answer = posted(source, rows, beats.get(source.name.lower()), added, position)
+        return replace(answer, notices=self._kept_by_readers(source.name))
+
+    def _kept_by_readers(self, source: str) -> tuple[Notice, ...]:
+        """Return the notice for rows of a relation without timestamps that queries have read before; none of others."""
+        names = self._control.readers_before(source)
+        if not names:
+            return ()
+        shown = ", ".join(map(as_name, names))
+        one = as_name(names[0])
+        keep = "keeps" if len(names) == 1 else "keep"
+        message = f"{source} has no timestamps: {shown} {keep} what was read of it at the start"
+        # Over such relations alone a query has one instant, which is answered once.
+        has_time = self._control.catalog.queries[names[0].lower()].root.domain is not None
+        again = f"ALTER QUERY {one} PAUSE and RESUME reads" if has_time else f"DROP QUERY {one} and CREATE QUERY read"
+        hint = f"{again} it again; a relation with SYSTEM TIME is one whose changes queries follow"
+        return (Notice(message, hint),)
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
         return [command_view(*one) for one in self._control.commands(after, limit)]

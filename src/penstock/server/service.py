@@ -180,6 +180,7 @@ class RowsPosted:
         complete_to: the instant up to which the elements of the source were complete, by which that is known; None
             where none of them had been read, or the source has no time.
         position: that of the rows, for `ScriptRequest.after`.
+        notices: what is to be known of them.
     """
 
     rows: int
@@ -187,6 +188,7 @@ class RowsPosted:
     late: int = 0
     complete_to: str | None = None
     position: str | None = None
+    notices: tuple[Notice, ...] = ()
 
 
 class EndOfResults(Exception):

@@ -11,6 +11,7 @@ emitted of each, from the oracle's answer alone. With h the heartbeat of an epis
   rows of a stream are needed, the one by which so many behind the lost ones have come, whenever they come: no round
   between has a bearing on it. It is never before the instant after the last one that was answered: an instant is
   answered once. A query over static relations alone has one instant;
+- of a relation without timestamps it has the rows that were there when its computation began (`contents`);
 - at its first instant the answer of a relation is the net difference of R to the content that was emitted before. When
   h has not reached that instant, nothing is emitted.
 
@@ -49,7 +50,9 @@ class Episode:
 
     begun, ended: how many rows of each source had been read at the boundary; ended None: it has not ended; shown: the
     same of the boundary from which this result shows the query, where it has run before that: for another result, or
-    paused with its state; folded: the last tick up to which the updates of one of its relations had been folded then.
+    paused with its state; contents: how many rows of relations without timestamps there were when its computation
+    began, of others all count; folded: the last tick up to which the updates of one of its relations had been folded
+    then.
     """
 
     query: Query
@@ -59,6 +62,7 @@ class Episode:
     shown: Mapping[str, int] | None = None
     lost: Mapping[str, int] = field(default_factory=dict)
     folded: int = NOTHING
+    contents: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -137,6 +141,7 @@ class _Beginning:
     def of(episode: Episode, inputs: Mapping[str, pa.Table], goes_on: bool) -> _Beginning:
         sources = declared_sources(episode.query.root)
         read = {n: inputs[n] if episode.ended is None else inputs[n].slice(0, episode.ended[n]) for n in sources}
+        read |= {n: inputs[n].slice(0, count) for n, count in episode.contents.items() if n in sources}
         rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
         begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
         return _Beginning(sources, rows, begin, _first(episode, sources, inputs, rows, begin, goes_on))

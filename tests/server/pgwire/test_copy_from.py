@@ -353,3 +353,27 @@ def test_psql(pg: RunningPg, tmp_path: Path) -> None:
     done = subprocess.run(["psql", pg.dsn(), "-X", "-A", "-t"], input=lines, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("COPY 1\nCOPY 1\n1\n", "")
     assert notes(pg, "psql") == ["a", "b\tc"]
+
+
+def test_rows_of_a_relation_that_a_query_has_read(pg: RunningPg) -> None:
+    """INSERT and COPY are carried out, and a notice names the queries that keep what they have read."""
+    told: list[tuple[str | None, str | None]] = []
+    with pg.connect() as connection, connection.cursor() as cursor:
+        connection.add_notice_handler(lambda one: told.append((one.severity, one.message_primary)))
+        cursor.execute("CREATE RELATION shelves (k INT) FROM MEMORY ()")
+        cursor.execute("INSERT INTO shelves VALUES (1)")
+        cursor.execute("CREATE QUERY shelved AS SELECT k + 1 AS n FROM shelves")
+        assert told == []
+        cursor.execute("INSERT INTO shelves VALUES (2)")
+        assert cursor.statusmessage == "INSERT 0 1"
+        with cursor.copy("COPY shelves FROM STDIN") as copy:
+            copy.write_row((3,))
+        assert cursor.statusmessage == "COPY 1"
+        message = "shelves has no timestamps: shelved keeps what was read of it at the start"
+        assert told == [("NOTICE", message)] * 2
+        assert set(connection.execute("SELECT k FROM shelves").fetchall()) == {(1,), (2,), (3,)}
+        assert connection.execute("SELECT n FROM shelved").fetchall() == [(2,)]
+        cursor.execute("DROP QUERY shelved")
+        cursor.execute("CREATE QUERY shelved AS SELECT k + 1 AS n FROM shelves")
+        assert set(connection.execute("SELECT n FROM shelved").fetchall()) == {(2,), (3,), (4,)}
+        assert len(told) == 2

@@ -7,8 +7,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.cli.answers import Answer, FollowAnswer, Remark, TextAnswer, rows_answer
+from penstock.cli.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer, rows_answer
 from penstock.cli.shell.declared import Declared, declared_of, quoted
+from penstock.served import ShownEntries
 from penstock.session import Session
 
 
@@ -64,7 +65,9 @@ class SessionSide:
         execution = self._session.execute(text, file=name, one_time=True)
         yield from (Remark(warning.render()) for warning in self._session.warnings)
         for answer in execution.answers:
-            if isinstance(answer, str):
+            if isinstance(answer, ShownEntries):
+                yield RowsAnswer(answer.table, "", None)
+            elif isinstance(answer, str):
                 yield TextAnswer(answer)
             else:
                 yield rows_answer(answer, text.strip() if len(execution.answers) == 1 else answer.query.text)

@@ -35,6 +35,9 @@ from penstock.storage.seals import damaged
 _SPOOL = Option("spool", TEXT, "the folder of the posts", required=True, internal=True)
 #: Part of what the source is: one that is declared again is another one.
 _SOURCE = Option("source", TEXT, "the number of the declaration", internal=True)
+#: Part of what a relation without timestamps is to a query that has begun: what was posted by then.
+UNTIL = "until"
+_UNTIL = Option(UNTIL, TEXT, "the number of the last post that is read", internal=True)
 #: The files of rows.
 ROWS = ".arrow"
 _METADATA = b"penstock"
@@ -42,7 +45,7 @@ _DIGITS = 12
 
 
 class PostedFilesSource(SourceConnector):
-    OPTIONS = OptionTable((_SPOOL, _SOURCE))
+    OPTIONS = OptionTable((_SPOOL, _SOURCE, _UNTIL))
     rereadable = False
     keeps_relations = True
     removes_read = True
@@ -53,6 +56,8 @@ class PostedFilesSource(SourceConnector):
         options = Options(f"{source.connector} of {source.name}", source.options)
         options.only(self.OPTIONS)
         self._folder = Path(options.text(_SPOOL))
+        until = source.option(UNTIL)
+        self._until = int(until) if until else None
 
     @property
     def bounded(self) -> bool:
@@ -63,7 +68,7 @@ class PostedFilesSource(SourceConnector):
 
     def discover(self, known: Set[str]) -> list[str]:
         """Raises PenstockError P0605 where one has been removed that a run has not found yet."""
-        new = [path for path in rows_files(self._folder) if str(path) not in known]
+        new = [path for path in rows_files(self._folder) if str(path) not in known and self._is_read(path)]
         found = {_number(path): path for path in new}
         for path in new:
             number, before = _number(path) - 1, path.with_name(_name(_number(path) - 1))
@@ -75,6 +80,9 @@ class PostedFilesSource(SourceConnector):
                 raise lost(self.source.name, before, FileNotFoundError("it has been removed"))
         removed = last_kept(self._folder)
         return [str(found[number]) for number in sorted(found) if number > removed]
+
+    def _is_read(self, path: Path) -> bool:
+        return self._until is None or _number(path) <= self._until
 
     def splits(self, path: str) -> list[Split]:
         try:

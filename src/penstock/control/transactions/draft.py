@@ -13,7 +13,7 @@ from typing import Any
 from penstock.algebra.nodes.query import Query, SinkSpec, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.life.transitions import Event, check
-from penstock.control.registry import Registry, queries_over, read_once, with_declaration
+from penstock.control.registry import Registry, with_declaration
 from penstock.control.row_changes import check_insert
 from penstock.control.stored_catalog import (
     CatalogChange,
@@ -205,10 +205,6 @@ class Draft(DraftedQueries):
         source = self.bound.sources[name.lower()]
         if isinstance(command, InsertRows):
             check_insert(source, command)
-        if source.is_static:
-            readers = (self._named(query) for query in queries_over(self.bound, name))
-            if any(reader.id not in self._objects for reader in readers):
-                raise read_once(name)
         self._rows.append(RowStatement(number, one.id, text))
 
     # -- queries -----------------------------------------------------------------------------------------------

@@ -76,15 +76,20 @@ class Entry:
         return Column(self.type, self.index, self.name)
 
 
+#: The hint for a column in a SELECT without FROM.
+NO_FROM = "this SELECT has no FROM, and so no columns"
+
+
 @dataclass(frozen=True)
 class Scope:
     """The visible columns, in the order of `*`. enclosing: those of the enclosing queries, the innermost first, which a
-    subquery may read; outer: those around a WITH, which it may not.
+    subquery may read; outer: those around a WITH, which it may not; without_from: the query has no FROM.
     """
 
     entries: tuple[Entry, ...]
     outer: tuple[Entry, ...] = ()
     enclosing: tuple[tuple[Entry, ...], ...] = ()
+    without_from: bool = False
 
     def shifted(self, by: int) -> tuple[Entry, ...]:
         return tuple(replace(e, index=e.index + by) for e in self.entries)
@@ -97,6 +102,8 @@ class Scope:
         if qualifier is None:
             if any(e.lost for e in self.entries):
                 context.fail_silently()
+            if self.without_from:
+                context.fail("P0202", "* needs columns", span, NO_FROM)
             return _known([e for e in self.entries if e.named and not e.merged], context)
         matching = [e for e in self.entries if e.qualifier is not None and qualifier.matches(e.qualifier)]
         if any(e.lost for e in matching):
@@ -169,6 +176,8 @@ class Scope:
         unnamed = next((n for n in known if n.lower().endswith(f"({name.key})")), None)
         if elsewhere is None and unnamed is not None:
             elsewhere = f"the query in FROM has {unnamed}: give it a name there, {unnamed} AS {name.text}"
+        if elsewhere is None and self.without_from and not any(self._levels()):
+            elsewhere = NO_FROM
         suggestion = f"put items in parentheses: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
         context.fail("P0202", f"unknown column {shown}", name.span, suggestion)
 

@@ -15,6 +15,7 @@ from penstock.language.grammar.sources import OPERATOR_WORDS
 from penstock.language.queries import (
     DerivedSource,
     EmbeddedQuery,
+    FromSource,
     Item,
     LocalView,
     Name,
@@ -28,6 +29,7 @@ from penstock.language.queries import (
     StreamOperator,
     StreamQuery,
     ToStream,
+    ValuesQuery,
     WithQuery,
 )
 from penstock.language.text import TextSpan
@@ -38,6 +40,13 @@ _SETS = {
     "MINUS": SetOperator.EXCEPT,
     "INTERSECT": SetOperator.INTERSECT,
 }
+
+
+#: What may follow the select list of a SELECT without FROM, beside words of set operations.
+_BEHIND_ITEMS = (
+    TokenType.R_PAREN, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT,
+    TokenType.OFFSET,
+)  # fmt: skip
 
 
 class QueryGrammar(PreferenceGrammar):
@@ -145,7 +154,7 @@ class QueryGrammar(PreferenceGrammar):
             tree = self.query()
             self._need_token(TokenType.R_PAREN, ")")
             return tree
-        return self._select()
+        return self._values() if self._at_values() else self._select()
 
     # --- relation to stream
 
@@ -225,13 +234,14 @@ class QueryGrammar(PreferenceGrammar):
         frequency = self.frequency()
         if frequency is not None:
             items = self._named_behind(items)
-        if not self._match(TokenType.FROM):
-            ended = not self._curr or self._curr.token_type is TokenType.R_PAREN
-            hint = "every SELECT needs FROM; a value alone is written without SELECT" if ended else None
+        source: FromSource | None = None
+        if self._match(TokenType.FROM):
+            source = self._from_sources()
+        elif not self._without_from():
+            hint: str | None = None
             if wrapped is not None and self._at(","):
                 hint = f"put all items in its parentheses: {wrapped.operator.value}(a, b)"
             self._fail("',' or FROM", hint=hint or self._hint_of_call())
-        source = self._from_sources()
         where = self._condition() if self._match(TokenType.WHERE) else None
         self._refuse_foreign()
         group = self._group() if self._match(TokenType.GROUP_BY) else ()
@@ -253,6 +263,35 @@ class QueryGrammar(PreferenceGrammar):
         return self._with_sessions(
             SelectQuery(items, source, distinct, wrapped, frequency, where, group, frequent, having, preference, span)
         )
+
+    def _without_from(self) -> bool:
+        """Return whether what is next may follow the select list of a SELECT without FROM."""
+        if not self._curr or self._curr.token_type in _BEHIND_ITEMS or self._at_as_of():
+            return True
+        return any(map(self._at, _SETS)) or (self._start_follows and self._at_start())
+
+    def _values(self) -> ValuesQuery:
+        start = self._here()
+        self._advance()
+        rows, spans = self._value_rows()
+        return ValuesQuery(rows, spans, self._since(start))
+
+    def _value_rows(self) -> tuple[tuple[tuple[exp.Expr, ...], ...], tuple[TextSpan, ...]]:
+        """Parse `(value, ...), ...`; return the rows and their spans."""
+        rows: list[tuple[exp.Expr, ...]] = []
+        spans: list[TextSpan] = []
+        while True:
+            row_start = self._here()
+            self._need_token(TokenType.L_PAREN, "(")
+            row = [self._condition()]
+            while self._match(TokenType.COMMA):
+                row.append(self._condition())
+            if not self._match(TokenType.R_PAREN):
+                self._fail("',' or ')'")
+            rows.append(tuple(row))
+            spans.append(self._since(row_start))
+            if not self._match(TokenType.COMMA):
+                return tuple(rows), tuple(spans)
 
     def _output_window(self) -> exp.Expr:
         """Parse `WSTREAM(item)[window]` inside an aggregate `[golab 3.4]`; return the column of the results, over which

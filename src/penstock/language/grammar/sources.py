@@ -238,6 +238,8 @@ class SourceGrammar(SessionGrammar):
         if token.token_type in (TokenType.SELECT, TokenType.WITH):
             return True
         following = self._ahead(steps + 1)
+        if self._at_values(steps):
+            return True
         return (
             token.text.upper() in OPERATOR_WORDS
             and following is not None
@@ -246,6 +248,12 @@ class SourceGrammar(SessionGrammar):
                 or following.text.upper() == "RESTORE"
             )
         )
+
+    def _at_values(self, steps: int = 0) -> bool:
+        """Return whether VALUES with rows is next, or that many tokens ahead."""
+        token, following = self._ahead(steps), self._ahead(steps + 1)
+        is_values = token is not None and token.token_type is TokenType.VALUES
+        return is_values and following is not None and following.token_type is TokenType.L_PAREN
 
     def _attempt(self, parse: Callable[[], T], closing: TokenType) -> T | None:
         """Parse with `parse` and then `closing`. Return None, with nothing consumed, when opening brackets made the

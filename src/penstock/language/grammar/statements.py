@@ -161,25 +161,13 @@ class CqlParser(DeclarationGrammar):
     def _insert(self, start: TextSpan) -> Insert:
         self._need("INTO")
         name = self._name("the name of a stream or relation")
-        if self._query_ahead():
+        if self._query_ahead() and not self._at_values():
             hint = f"a continuous query is CREATE QUERY {name.text} INTO connector (...) AS SELECT ..."
             self._fail("VALUES", hint=hint)
         columns = self._names("a column name") if self._curr.token_type is TokenType.L_PAREN else ()
         self._need("VALUES")
-        rows: list[tuple[exp.Expr, ...]] = []
-        spans: list[TextSpan] = []
-        while True:
-            row_start = self._here()
-            self._need_token(TokenType.L_PAREN, "(")
-            row = [self._condition()]
-            while self._match(TokenType.COMMA):
-                row.append(self._condition())
-            if not self._match(TokenType.R_PAREN):
-                self._fail("',' or ')'")
-            rows.append(tuple(row))
-            spans.append(self._since(row_start))
-            if not self._match(TokenType.COMMA):
-                return Insert(name, tuple(rows), columns, tuple(spans), self._since(start))
+        rows, spans = self._value_rows()
+        return Insert(name, rows, columns, spans, self._since(start))
 
     def _update(self, start: TextSpan) -> UpdateStatement:
         name = self._source_name("the name of a relation")

@@ -6,7 +6,10 @@ operators as no statement does, but each must stand over inputs of the kind that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
 
 from penstock.algebra import (
     Aggregate,
@@ -14,6 +17,7 @@ from penstock.algebra import (
     Arrivals,
     ArrivalTime,
     AtInstants,
+    Constant,
     Distinct,
     Except,
     Frequency,
@@ -58,12 +62,14 @@ from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.nodes.row_draws import RowDraws
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, counted
 from penstock.expressions.coercion import STRING, cast_to, is_numeric
-from penstock.expressions.nodes import Expression
-from penstock.language.limits import MAX_COLUMNS
+from penstock.expressions.evaluate import literal_of
+from penstock.expressions.nodes import Expression, Literal
+from penstock.expressions.user import volatile
+from penstock.language.limits import MAX_COLUMNS, MAX_VALUES
 from penstock.language.plans import checks
-from penstock.language.plans.form import fault
+from penstock.language.plans.form import Part, fault
 from penstock.language.plans.frequent import FREQUENT
 from penstock.language.plans.join_condition import read_condition, write_condition
 from penstock.language.plans.node_form import (
@@ -78,10 +84,10 @@ from penstock.language.plans.node_form import (
 )
 from penstock.language.plans.periods import PERIODS
 from penstock.language.plans.preferences import PREFERRING_JOIN, PREFERRING_LOOK_UP, PREFERRING_SELECTION
-from penstock.language.plans.scalar_binding import is_absent
+from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
 from penstock.language.plans.shedding import SHED
-from penstock.types import Field, exact
+from penstock.types import Field, Schema, exact, parse_result_type, type_name
 
 # --- scans
 
@@ -99,6 +105,51 @@ def _read_stream(below: Below) -> Algebra:
 def _read_relation(below: Below) -> Algebra:
     source = checks.source_of(below.fields["source"], False, below.scalars.context)
     return RelationScan(source, checks.scanned(below.fields["columns"], source))
+
+
+def _write_constant(node: Constant) -> Fields:
+    columns = [{"name": field.name, "type": type_name(field.type)} for field in node.fields]
+    rows = [
+        [written(Literal(field.type, value), ()) for field, value in zip(node.fields, row, strict=True)]
+        for row in node.rows
+    ]
+    return {"columns": columns, "rows": rows}
+
+
+def _read_constant(below: Below) -> Algebra:
+    columns, lines = below.fields["columns"].items(), below.fields["rows"].items()
+    if not 0 < len(columns) <= MAX_COLUMNS:
+        raise below.refuse(f"a constant has 1 to {MAX_COLUMNS:,} columns, not {len(columns):,}")
+    if len(lines) > MAX_VALUES:
+        raise below.refuse(f"these are {len(lines):,} rows, {MAX_VALUES:,} are the limit", "P0105")
+    fields: list[Field] = []
+    for column in columns:
+        parts = column.object(("name", "type"), ("name", "type"))
+        fields.append(Field(parts["name"].name(), _type_of(parts["type"])))
+    return Constant(tuple(_constant_row(line, fields, below) for line in lines), tuple(fields))
+
+
+def _type_of(part: Part) -> pa.DataType:
+    try:
+        return parse_result_type(part.text())
+    except PenstockError as error:
+        raise fault(part.pointer, error.message, error.code, error.hint) from None
+
+
+def _constant_row(line: Part, fields: Sequence[Field], below: Below) -> tuple[Any, ...]:
+    values = line.items()
+    if len(values) != len(fields):
+        raise fault(line.pointer, f"a row has {counted(len(fields), 'value')}, this one {len(values)}", "P0305")
+    return tuple(_constant_value(part, field.type, below) for part, field in zip(values, fields, strict=True))
+
+
+def _constant_value(part: Part, type_: pa.DataType, below: Below) -> Any:
+    value = below.scalars.value(part, NamedColumns.of(Schema(())))
+    if volatile(value):
+        raise fault(part.pointer, "a row of constants has a volatile function", "P0321")
+    if not is_absent(value.type) and value.type != type_:
+        raise fault(part.pointer, f"this is {type_name(value.type)}, its column {type_name(type_)}", "P0203")
+    return literal_of(cast_to(value, type_)).value
 
 
 # --- rows
@@ -410,6 +461,7 @@ _WINDOW = ("length", "slide", "align")
 NODES: Mapping[type[Algebra], NodeForm] = {
     StreamScan: NodeForm(_write_scan, _read_stream, ("source", "columns"), ("source", "columns"), (0, 0)),
     RelationScan: NodeForm(_write_scan, _read_relation, ("source", "columns"), ("source", "columns"), (0, 0)),
+    Constant: NodeForm(_write_constant, _read_constant, ("columns", "rows"), ("columns", "rows"), (0, 0)),
     Select: NodeForm(
         lambda node: {"predicate": written(node.predicate, column_names(node.input.schema))},
         _read_select, ("predicate",), ("predicate",),

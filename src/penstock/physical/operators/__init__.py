@@ -83,7 +83,7 @@ from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.physical.operators.windows.sample import Sample
 from penstock.physical.operators.windows.step_window import StepWindow
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec, LoggedAggregateSpec, RowLogSpec
-from penstock.physical.plan.inputs import OutputSpec, ScanSpec, StaticSpec, UpdatesSpec
+from penstock.physical.plan.inputs import ConstantSpec, OutputSpec, ScanSpec, StaticSpec, UpdatesSpec
 from penstock.physical.plan.joins import (
     AggregateLookupSpec,
     BandPartitionerSpec,
@@ -152,7 +152,8 @@ from penstock.physical.plan.windows import (
 
 OPERATORS: dict[type, Callable[..., Operator]] = {
     ScanSpec: lambda spec, context: Passing(),
-    StaticSpec: lambda spec, context: Static(spec, context.tables[spec.table], context.shards),
+    StaticSpec: lambda spec, context: Static(spec.key, context.tables[spec.table], context.shards),
+    ConstantSpec: lambda spec, context: Static((), spec.elements(), context.shards),
     FilterSpec: lambda spec, context: Filter(spec),
     ProjectSpec: lambda spec, context: Projection(spec),
     WatchedSpec: lambda spec, context: WatchedRows(spec),

@@ -8,15 +8,15 @@ from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import cut_by_shard
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.plan.inputs import StaticSpec
 from penstock.storage.documents import Document, flag
 
 
 class Static(Operator):
-    """Emit, in the first round, the shard's part of the relation."""
+    """Emit, in the first round, the shard's part of the relation. key: the columns by which its rows are partitioned
+    over shards; without any, all are in the first one."""
 
-    def __init__(self, spec: StaticSpec, table: Elements, shards: int) -> None:
-        self._spec = spec
+    def __init__(self, key: tuple[int, ...], table: Elements, shards: int) -> None:
+        self._key = key
         self._table = table
         self._shards = shards
         self._emitted = False
@@ -31,9 +31,9 @@ class Static(Operator):
         if self._emitted:
             return []
         self._emitted = True
-        if not self._spec.key:
+        if not self._key:
             return [self._table] if moment.shard == 0 and len(self._table) else []
-        first, _ = fingerprints([self._table.columns[i] for i in self._spec.key], len(self._table))
+        first, _ = fingerprints([self._table.columns[i] for i in self._key], len(self._table))
         order, bounds = cut_by_shard(first, self._shards)
         mine = order[bounds[moment.shard] : bounds[moment.shard + 1]]
         return [self._table.take(np.asarray(mine))] if len(mine) else []

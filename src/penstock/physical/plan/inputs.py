@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.physical.elements import Elements, forever
 from penstock.physical.plan.spec import Memory, PassingSpec, Spec, has_one_form
 from penstock.physical.plan.state import TIMES, StateInput, StatePart, width
 
@@ -52,6 +53,23 @@ class StaticSpec(PassingSpec):
     @property
     def static_tables(self) -> tuple[str, ...]:
         return (self.table,)
+
+
+@dataclass(frozen=True)
+class ConstantSpec(PassingSpec):
+    """Rows that a query holds itself; a step of the plan of a static relation. rows: as those of the operator
+    (`algebra/nodes/constant.py`)."""
+
+    rows: tuple[tuple[Any, ...], ...]
+    types: tuple[pa.DataType, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"rows": str(len(self.rows))}
+
+    def elements(self) -> Elements:
+        """Return the rows."""
+        columns = [pa.array([row[i] for row in self.rows], type_) for i, type_ in enumerate(self.types)]
+        return forever(columns, len(self.rows))
 
 
 class UpdateRule(enum.Enum):

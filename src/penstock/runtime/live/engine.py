@@ -78,7 +78,7 @@ class LiveEngine:
         self._merges: dict[str, str] = {}
         self._histories: dict[str, History] = {}
         self._progress: dict[str, SourceProgress] = {}
-        self._relations: dict[str, tuple[Source, pa.Table]] = {}
+        self._relations: dict[Source, pa.Table] = {}
         self._tables: dict[str, Elements] = {}
         self._pending: dict[str, list[pa.RecordBatch]] = {}
         self._closed: set[str] = set()
@@ -105,13 +105,14 @@ class LiveEngine:
         self.set_apart[source.name] = Counter()
 
     def declare_static(self, source: Source, rows: pa.Table) -> None:
-        """Declare a relation without time, whose content is `rows`."""
-        self._relations[source.name] = (source, keyed_rows(source, rows)[0])
+        """Declare a relation without time, whose content is `rows`. Queries that run keep what they have read."""
+        self._relations[source] = keyed_rows(source, rows)[0]
 
     def undeclare(self, source: str) -> None:
         """Cease to read a source that no query reads, and forget its past."""
-        for known in (self._histories, self._progress, self._pending, self.set_apart, self._relations):
+        for known in (self._histories, self._progress, self._pending, self.set_apart):
             known.pop(source, None)
+        self._relations = {one: rows for one, rows in self._relations.items() if one.name != source}
 
     def retain(self, source: str, ticks: int | None) -> None:
         """Keep elements of a source for another length of time from now on."""
@@ -119,7 +120,11 @@ class LiveEngine:
 
     def is_declared(self, source: str) -> bool:
         """Return whether a source has been declared."""
-        return source in self._histories or source in self._relations
+        return source in self._histories or any(one.name == source for one in self._relations)
+
+    def has_read(self, source: Source) -> bool:
+        """Return whether a relation without time has been declared exactly so."""
+        return source in self._relations
 
     def insert(self, source: str, rows: pa.RecordBatch) -> None:
         """Append rows, with all declared columns, to what the next round reads."""
@@ -395,8 +400,9 @@ class LiveEngine:
     def _with_tables(self, plan: Plan) -> Plan:
         """Compute the static relations of `plan` that are new."""
         fresh = {name: static for name, static in plan.statics.items() if name not in self._tables}
-        rows = {name: table for name, (_, table) in self._relations.items()}
-        self._tables |= compute_statics(replace(plan, statics=fresh), rows)
+        for name, static in fresh.items():
+            rows = {source.name: self._relations[source] for source in static.sources.values()}
+            self._tables |= compute_statics(replace(plan, statics={name: static}), rows)
         return plan
 
     # -- the past ----------------------------------------------------------------------------------------------

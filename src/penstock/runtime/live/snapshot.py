@@ -38,7 +38,7 @@ class LiveSnapshot:
     stages: list[list[ExecutorSnapshot]]
     histories: dict[str, History]
     progress: dict[str, SourceProgress]
-    relations: dict[str, tuple[Source, pa.Table]]
+    relations: dict[Source, pa.Table]
     set_apart: dict[str, Counter[str]]
     results: dict[str, LiveResult]
     beginnings: dict[int, Beginning]

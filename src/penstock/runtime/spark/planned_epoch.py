@@ -15,6 +15,7 @@ from typing import Any
 from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.statistics import Statistics
+from penstock.connectors.sources.posted_files import UNTIL
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import retained_as_declared, with_standing
@@ -94,7 +95,9 @@ def source_records(request: StartRequest, before: Epoch | None, number: int) -> 
     """Return the records of the sources in an epoch `number` that follows `before`."""
     records: dict[str, SourceRecord] = {}
     for name, source in request.sources.items():
-        digest = source_fingerprint(source, request.rows.get(name, ""))
+        # Which posts of a static relation a query reads is part of the query.
+        declared = replace(source, options=tuple(one for one in source.options if one[0] != UNTIL))
+        digest = source_fingerprint(declared, request.rows.get(name, ""))
         record = before.sources.get(name) if before is not None else None
         birth = record.birth if record is not None and record.fingerprint == digest else number
         records[name] = SourceRecord(digest, birth, source.is_static)

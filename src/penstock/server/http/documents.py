@@ -308,6 +308,7 @@ class PostedDocument(BaseModel):
     late: int
     complete_to: str | None
     position: str | None = Field(None, description="For the header Penstock-After.")
+    notices: list[NoticeDocument] = Field(default_factory=list, description="What is to be known of the rows.")
 
 
 class SessionDocument(BaseModel):

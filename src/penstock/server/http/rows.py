@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from penstock.redaction import redacted_text
 from penstock.server.http.bodies import posted_rows
-from penstock.server.http.documents import PostedDocument, Problem, RejectedRecord
+from penstock.server.http.documents import NoticeDocument, PostedDocument, Problem, RejectedRecord
 from penstock.server.http.door import caller_of, door_of
 from penstock.server.http.formats import BodyFormat, media_format
 from penstock.server.http.gate import decompressed
@@ -78,6 +78,7 @@ async def post(
         return PostedDocument(
             rows=durable.rows, repeated=durable.repeated, malformed=len(posted.malformed), rejected=listed,
             late=durable.late, complete_to=durable.complete_to,
+            notices=[NoticeDocument(message=one.message, hint=one.hint) for one in durable.notices],
             **({} if durable.position is None else {"position": durable.position}),
         )  # fmt: skip
 

@@ -21,6 +21,7 @@ from penstock.control.versions import with_plan
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.redaction import redacted_text
+from penstock.served import kind_of_rows, listed_table
 from penstock.server.service import CommandView, QueryView, RowsPosted, StatementView, UnboundView
 from penstock.server.statements.running_statements import RunningStatement
 from penstock.types import TimeDomain, type_name
@@ -70,15 +71,10 @@ def table_of_queries(
         shed: what is told of queries that shed, by name.
     """
     views = [(query_view(one, version), declared_text(one.stored, written.get(one.stored.name))) for one in listed]
-    columns = {
-        "name": [view.name for view, _ in views],
-        "state": [view.state for view, _ in views],
-        "kind": ["stream" if view.is_stream else "relation" for view, _ in views],
-        "result": [view.sink for view, _ in views],
-        "remark": [_remark(view, shed) for view, _ in views],
-        "statement": [redacted_text(text) for _, text in views],
-    }
-    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    return listed_table("QUERIES", [
+        (view.name, view.state, kind_of_rows(view.is_stream), view.sink, _remark(view, shed), redacted_text(text))
+        for view, text in views
+    ])  # fmt: skip
 
 
 def queries_as_lines(table: pa.Table) -> list[str]:

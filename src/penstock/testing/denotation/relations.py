@@ -10,9 +10,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from penstock.algebra import RelationScan, Source
+import pyarrow as pa
+
+from penstock.algebra import Constant, RelationScan, Source
 from penstock.testing.denotation.base import Bag, Relation, World, denote
-from penstock.testing.values import Row, key_of
+from penstock.testing.values import Row, key_of, python_values
 from penstock.types import BEGIN
 
 
@@ -31,6 +33,18 @@ def _(node: RelationScan, world: World) -> Relation:
     if world.line is not None and not node.source.is_static:
         return _on_the_line(world.line.ticks, [ts for ts, _ in updates], at)
     return Relation(frozenset(ts for ts, _ in updates if ts != BEGIN), at)
+
+
+@denote.register
+def _(node: Constant, world: World) -> Relation:
+    rows = constant_rows(node)
+    return Relation(frozenset(), lambda tau: list(rows))
+
+
+def constant_rows(node: Constant) -> Bag:
+    """Return the rows of a constant, which are there at every instant."""
+    columns = (pa.array([row[i] for row in node.rows], field.type) for i, field in enumerate(node.fields))
+    return list(zip(*map(python_values, columns), strict=True))
 
 
 def _on_the_line(ticks: list[int], updated: list[int], at: Callable[[int], Bag]) -> Relation:

@@ -8,6 +8,7 @@ from itertools import compress
 
 from penstock.algebra import (
     Algebra,
+    Constant,
     IndividualResults,
     Join,
     MultiJoin,
@@ -33,6 +34,7 @@ from penstock.testing.denotation.base import (
     values_of,
 )
 from penstock.testing.denotation.core import boundaries, boundary, same_classes, same_key, validity
+from penstock.testing.denotation.relations import constant_rows
 from penstock.testing.denotation.rowwindow import partitioned
 from penstock.testing.values import Row, key_of
 from penstock.types import BEGIN, END
@@ -172,6 +174,11 @@ def _passing(node: Join | MultiJoin, joined: list[Life]) -> list[Life]:
 @_lives.register
 def _(node: RelationScan, world: World) -> list[Life]:
     return [(ts, END, tuple(row[c] for c in node.columns)) for ts, row in world.rows[node.source.name]]
+
+
+@_lives.register
+def _(node: Constant, world: World) -> list[Life]:
+    return [(BEGIN, END, row) for row in constant_rows(node)]
 
 
 @_lives.register

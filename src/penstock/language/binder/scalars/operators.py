@@ -313,6 +313,7 @@ def _scalar_subquery(binder: ScalarBinder, node: exp.Expr) -> Expression:
 #: What to do instead, by what takes no subqueries.
 _WITHOUT_SUBQUERIES = {
     "a change of rows": "UPDATE and DELETE read the row alone that they change: SELECT the value first, and write it",
+    "a row of VALUES": "write SELECT .. UNION ALL SELECT ..",
     "VALUES": "SELECT the value first, and write it; a continuous query is CREATE QUERY name INTO ... AS SELECT ...",
 }
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from penstock.algebra import Algebra, Distinct, Project, unbounded
 from penstock.algebra import Select as AlgebraSelect
+from penstock.algebra.nodes.constant import one_row
 from penstock.algebra.nodes.frequency import answers, on_the_line
 from penstock.algebra.nodes.internal import reaches_internal
 from penstock.errors import counted
@@ -18,7 +19,7 @@ from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.frequency import answer_stream, checked, in_order, items_of_partition, picked
-from penstock.language.binder.from_.inputs import Inputs
+from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.internal import collected, refuse_internal, refuse_partners
 from penstock.language.binder.from_.joins import build_joins
 from penstock.language.binder.from_.sources import SourceBinder, as_stream
@@ -45,6 +46,7 @@ from penstock.language.binder.select.preferences import check_tree, preferred, r
 from penstock.language.binder.select.rows import Inner, whole
 from penstock.language.binder.select.set_operations import bind_set
 from penstock.language.binder.select.streams import to_stream
+from penstock.language.binder.select.values import bind_values
 from penstock.language.binder.subqueries.placeholders import attached_in, outer_columns, reads_outer
 from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubqueries
 from penstock.language.catalog import Catalog, View
@@ -63,6 +65,7 @@ from penstock.language.queries import (
     SortedQuery,
     Star,
     StreamQuery,
+    ValuesQuery,
     WindowClause,
     WithQuery,
 )
@@ -112,6 +115,8 @@ class QueryBinder:
         """Return a query without that default: a stream when its outermost operator returns one, else a relation."""
         if isinstance(tree, SelectQuery):
             return self._select(tree)
+        if isinstance(tree, ValuesQuery):
+            return bind_values(tree, self.context)
         if isinstance(tree, SetQuery):
             return bind_set(tree, replace(self, answered_once=False).bind, self.context)
         if isinstance(tree, StreamQuery):
@@ -222,9 +227,10 @@ class QueryBinder:
         return to_stream(tree.wrapped, projected, context, tree.frequency is not None)
 
     def _inputs(self, tree: SelectQuery) -> tuple[Inputs, Scope]:
-        if tree.source is None:
-            raise BindingFailed
         check_tree(tree, self.context)
+        if tree.source is None:
+            scope = Scope((), self.outer, self.enclosing, without_from=True)
+            return Inputs((FromInput(one_row(), tree.span),), ()), scope
         closed = {periods.closed_alias(part) for part in periods.anded(tree.where)}
         binder = SourceBinder(
             self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing,

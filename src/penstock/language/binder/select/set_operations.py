@@ -16,8 +16,9 @@ from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.nodes import Column, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.internal import refuse_internal
+from penstock.language.binder.select.values import bare_nulls
 from penstock.language.limits import continues
-from penstock.language.queries import PlanQuery, QueryTree, SelectQuery, SetOperator, SetQuery, Star
+from penstock.language.queries import PlanQuery, QueryTree, SelectQuery, SetOperator, SetQuery, Star, ValuesQuery
 from penstock.language.text import TextSpan
 from penstock.types import Field, type_name
 
@@ -85,6 +86,8 @@ def _bare_nulls(part: QueryTree) -> frozenset[int]:
         return frozenset.intersection(*map(_bare_nulls, _members(part)))
     if isinstance(part, PlanQuery):
         return frozenset()
+    if isinstance(part, ValuesQuery):
+        return bare_nulls(part)
     if not isinstance(part, SelectQuery):
         return _bare_nulls(part.query)
     plain = itertools.takewhile(lambda value: not isinstance(value, Star), (item.value for item in part.items))

@@ -11,7 +11,7 @@ from sqlglot import exp
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.errors import as_name, nearest
-from penstock.expressions.evaluate import constant
+from penstock.expressions.evaluate import constant, python_value
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
@@ -22,7 +22,7 @@ from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.statements.attributes import NONE, QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES, bind_attributes
 from penstock.language.binder.statements.commands import an, bind_start, continuous, query_named, warn_of_many_answers
 from penstock.language.binder.statements.connectors import bind_connector
-from penstock.language.binder.statements.created import WRITABLE, column_named, distinct_names, python_value
+from penstock.language.binder.statements.created import WRITABLE, column_named, distinct_names
 from penstock.language.binder.statements.names_read import names_read
 from penstock.language.binder.statements.shedding import bind_shedding, with_known_chances
 from penstock.language.commands import (

@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from penstock.algebra import DeclaredPeriod, OnError, Source
 from penstock.errors import PenstockError, counted, nearest
-from penstock.expressions.evaluate import constant, evaluate
+from penstock.expressions.evaluate import evaluate, literal_of, python_value
 from penstock.expressions.functions import build_cast
-from penstock.expressions.nodes import Call, Column, Expression, Literal
+from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.valid_time.periods import check_valid
@@ -331,7 +331,7 @@ def _column_values(
     literals: list[Any] = []
     wrong = False
     for i, (expression, _) in enumerate(values):
-        literal = _literal(expression)
+        literal = literal_of(expression)
         alike.setdefault(literal.type, []).append(i)
         literals.append(literal.value)
     for type_, columns_alike in alike.items():
@@ -348,23 +348,3 @@ def _column_values(
     if wrong:
         raise BindingFailed
     return converted
-
-
-def _literal(expression: Expression) -> Literal:
-    """Return the value of an expression without columns; usual ones need no evaluation."""
-    if isinstance(expression, Literal):
-        return expression
-    if isinstance(expression, Call) and expression.function == "NEG" and isinstance(expression.arguments[0], Literal):
-        value = expression.arguments[0].value
-        if value is not None:
-            # Of a decimal, `-` would round to the digits of Python's context.
-            return Literal(expression.type, value.copy_negate() if isinstance(value, Decimal) else -value)
-    return Literal(expression.type, python_value(constant(expression)))
-
-
-def python_value(value: pa.Scalar) -> Any:
-    """Return a value of which Arrow makes the same again; of a time outside of Python's years, its ticks."""
-    try:
-        return value.as_py()
-    except (OverflowError, ValueError):
-        return value.cast(pa.int32() if value.type == pa.date32() else pa.int64()).as_py()

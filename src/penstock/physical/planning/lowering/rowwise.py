@@ -8,6 +8,7 @@ from functools import singledispatch
 
 from penstock.algebra import (
     Algebra,
+    Constant,
     NegativeTuples,
     Pattern,
     Project,
@@ -21,7 +22,7 @@ from penstock.algebra import (
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.properties.column_origins import deciding
 from penstock.expressions.nodes import Column
-from penstock.physical.plan.inputs import ScanSpec, UpdatesSpec, update_rule
+from penstock.physical.plan.inputs import ConstantSpec, ScanSpec, UpdatesSpec, update_rule
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, TimeWindowSpec
@@ -45,6 +46,13 @@ def _scan(node: Scan, builder: Builder) -> Lowered:
     spec = UpdatesSpec(source.name, key, node.schema.names, node.schema.types, *update_rule(source))
     edge, stage, partitions = builder.keyed(scan, key)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _constant(node: Constant, builder: Builder) -> Lowered:
+    assert builder.inputs_static, "a static relation has a plan of its own"
+    step = builder.add(ConstantSpec(node.rows, tuple(node.schema.types)), (), 1, node)
+    return Lowered(step, 1, frozenset({()}))
 
 
 @lower.register
