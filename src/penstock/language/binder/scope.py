@@ -170,6 +170,12 @@ class Scope:
         if elsewhere is None and unnamed is not None:
             elsewhere = f"the query in FROM has {unnamed}: give it a name there, {unnamed} AS {name.text}"
         suggestion = f"put items in parentheses: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
+        if suggestion is None and not known:
+            suggestion = (
+                "leave the column out of the list for its default, NULL"
+                if name.key == "default"
+                else f"a text stands in quotes: '{name.text}'"
+            )
         context.fail("P0202", f"unknown column {shown}", name.span, suggestion)
 
     def knows(self, name: Name) -> bool:
