@@ -329,4 +329,3 @@ def test_a_request_that_is_not_as_described_says_what_it_lacks(client: httpx.Cli
     assert "'sql' twice" in refused("POST", "/v1/statements", '{"sql": "SELECT 1", "sql": "SELECT 2"}')
     assert "there is nothing at /v1/queries/" in refused("GET", "/v1/queries/")
     assert "GET /v1/queries" in refused("GET", "/v1/queries/")
-    assert "unknown kind of entity quety" in refused("GET", "/v1/entities?kind=quety")
