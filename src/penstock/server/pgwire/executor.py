@@ -55,7 +55,8 @@ from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_
 from penstock.server.pgwire.statements.transactions import CopiedRows, PgTransaction, outside
 from penstock.server.pgwire.values.bound import Values, plain_values
 from penstock.server.roles import AccessRole, Caller
-from penstock.server.service import ScriptReply, ScriptRequest, StatementReply
+from penstock.server.service import RowsPosted, ScriptReply, ScriptRequest, StatementReply
+from penstock.server.statements.listed_views import late_notice
 
 T = TypeVar("T")
 
@@ -338,12 +339,16 @@ class Executor:
         self._door.count_script(self._caller.name)
         key, service, caller = self.state.settings.get(KEY), self._door.service, self._caller
 
-        def post() -> None:
+        def post() -> RowsPosted:
             rows = pa.concat_tables(parts).combine_chunks()
             name = None if key is None else "pg-" + _digest(f"COPY {key}\0{source}\0", rows)
-            self.state.position = service.post(source, rows, name, caller).position
+            return service.post(source, rows, name, caller)
 
-        await self._door.call(post)
+        posted = await self._door.call(post)
+        self.state.position = posted.position
+        if posted.late:
+            notice = late_notice(source, posted.rows, posted.late)
+            self.state.notice("NOTICE", notice.message, notice.hint)
 
     async def _set(self, statement: Statement) -> None:
         setting = read_set(statement)
