@@ -451,6 +451,8 @@ def test_an_insert_tells_of_its_rows_that_are_late(live: Running) -> None:
         answer = statement(client, f"INSERT INTO readings VALUES {values}").json()["statements"][0]
         assert [one["message"] for one in answer["notices"]] == ["1 of 3 rows of readings came late"]
         assert "ORDER WITHIN" in answer["notices"][0]["hint"]
+        into = client.post("/v1/streams/warm/rows", content=b"{}", headers={"Content-Type": "application/x-ndjson"})
+        assert into.json()["message"] == "warm is a query, which takes no rows"
         again = statement(client, "INSERT INTO readings VALUES ('2024-03-01 12:00:00', 'hall', 2.0)").json()
         assert not again["statements"][0].get("notices")
 

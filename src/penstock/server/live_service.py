@@ -427,6 +427,9 @@ class LiveService:
             if unbound is not None:
                 raise PenstockError("P0201", f"{unbound.name} cannot be bound: {unbound.reason}", hint=unbound.hint)
             known = [one.name for one in sources.values()]
+            if name.lower() in self._control.catalog.queries:
+                hint = "rows go into a stream or relation that it reads"
+                raise PenstockError("P0201", f"{name} is a query, which takes no rows", hint=hint)
             raise PenstockError("P0201", f"unknown stream or relation {name}", hint=nearest(name, known))
         if found.connector not in _POSTED:
             raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}, which takes no rows")

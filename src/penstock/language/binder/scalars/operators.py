@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
@@ -62,19 +63,20 @@ def _perhaps_a_column(binder: ScalarBinder, node: exp.Expr) -> None:
 
 
 def _not_a_number(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    binder.context.fail("P0101", f"{node.this} is no number", span_of(node))
+    hint = "the largest DOUBLE is about 1.8e308" if "e" in str(node.this).lower() else None
+    binder.context.fail("P0101", f"{node.this} is no number", span_of(node), hint)
 
 
 def number(text: str) -> Literal | None:
     """Return a literal of Spark's numeric types: INT, BIGINT or DECIMAL by size; DECIMAL with a point; DOUBLE with an
-    exponent.
+    exponent. None for what is no number, or beyond DOUBLE.
     """
     try:
         value = Decimal(text)
     except InvalidOperation:
         return None
     if "e" in text.lower():
-        return Literal(pa.float64(), float(text))
+        return None if math.isinf(float(text)) else Literal(pa.float64(), float(text))
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     if scale == 0 and "." not in text:
