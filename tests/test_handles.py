@@ -233,3 +233,18 @@ def test_an_error_at_the_instant_names_it(session: penstock.Session) -> None:
         session.select("SELECT ts FROM S WHERE word = (SELECT word FROM S) AS OF 2")
     assert caught.value.code == "P0612" and " has 2 rows at 2 where one is needed" in caught.value.message
     assert session.select("SELECT ts FROM S WHERE word = (SELECT word FROM S) AS OF 1").to_arrow().num_rows == 1
+
+
+def test_arguments_of_a_session_that_are_none() -> None:
+    session = penstock.Session()
+    with pytest.raises(PenstockError, match="expected a SparkSession, not str"):
+        penstock.Session("local[2]")  # type: ignore[arg-type]
+    for decorate in (session.function, session.aggregate, penstock.function, penstock.aggregate):
+        with pytest.raises(PenstockError, match=r"P0221.*the return type is a function"):
+            decorate(lambda x: x)  # type: ignore[operator]
+    with pytest.raises(PenstockError) as caught:
+        session.execute(Path("script.cql"))  # type: ignore[arg-type]
+    assert caught.value.hint == "path.read_text() is the text of a file"
+    session.execute("CREATE RELATION r (a INT) FROM MEMORY (); INSERT INTO r VALUES (1)")
+    with pytest.raises(PenstockError, match="rows: expected a number of rows"):
+        session.select("SELECT a FROM r").show(rows="x")  # type: ignore[arg-type]

@@ -57,6 +57,8 @@ class Rows(ABC):
 
     def show(self, rows: int | None = ROWS) -> None:
         """Print the first `rows` rows as a table, and how many others there are; None: all rows."""
+        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 0):
+            raise PenstockError("P0203", f"rows: expected a number of rows or None, not {rows!r}")
         table = self.to_arrow()
         first_rows = table if rows is None else table.slice(0, rows)
         for text in rendered(self._title, first_rows):

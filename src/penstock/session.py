@@ -33,7 +33,7 @@ from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.connectors.targets import collisions
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
-from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
+from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make, return_type
 from penstock.handles import Rows, Run, Snapshot, SourceHandle, Starts, query_html, query_text, starts_of
 from penstock.language import (
     Action,
@@ -89,6 +89,9 @@ class Session:
         self, spark: SparkSession | None = None, settings: Settings | None = None, master: str | None = None
     ) -> None:
         self.catalog = Catalog()
+        if spark is not None and not hasattr(spark, "sparkContext"):
+            hint = "without one Penstock starts its own; Session(master='local[2]') says where"
+            raise PenstockError("P0203", f"expected a SparkSession, not {type_of(spark)}", hint=hint)
         self.settings = settings_argument(settings)
         self._spark = spark
         #: A Spark session of the caller, whose workers have not been checked yet.
@@ -210,6 +213,7 @@ class Session:
     ) -> Callable[[Callable[..., Any]], UserFunction]:  # fmt: skip
         """Decorate a Python function of Arrow arrays as a function of this session's scripts, as `penstock.function`
         does for all sessions."""
+        return_type(returns, "session.function")
 
         def register(body: Callable[..., Any]) -> UserFunction:
             user_function: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
@@ -223,6 +227,7 @@ class Session:
     ) -> Callable[[Any], UserAggregate]:
         """Decorate a class with init, update, final, and optionally merge and expire, as an aggregate of this session's
         scripts, as `penstock.aggregate` does for all sessions."""
+        return_type(returns, "session.aggregate")
 
         def register(body: Any) -> UserAggregate:
             user_aggregate: UserAggregate = make(UserAggregate, body, returns, name, parameters)

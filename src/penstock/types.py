@@ -188,6 +188,14 @@ _TYPE_NAMES: dict[str, pa.DataType] = {
     "DATE": pa.date32(), "TIMESTAMP": TIMESTAMP, "BINARY": pa.binary(),
     "DECIMAL": pa.decimal128(10, 0), "NUMERIC": pa.decimal128(10, 0), "DEC": pa.decimal128(10, 0),
 }  # fmt: skip
+#: Types of other systems -> what to declare in their place.
+_ELSEWHERE = {
+    **dict.fromkeys(("JSON", "JSONB", "VARIANT"), "declare it STRING: GET_JSON_OBJECT(json, '$.a.b') takes it apart"),
+    **dict.fromkeys(("TIME", "TIMETZ"), "a time of day is a STRING, an instant a TIMESTAMP"),
+    **dict.fromkeys(("UUID", "ENUM", "INET", "XML"), "declare it STRING"),
+    **dict.fromkeys(("MONEY", "NUMBER"), "declare it DECIMAL(18, 2)"),
+    **dict.fromkeys(("SERIAL", "BIGSERIAL"), "declare it BIGINT: the rows bring their numbers"),
+}
 #: The type of a length of time: expressions and results may have it, columns of sources may not.
 INTERVAL_NAME = "INTERVAL DAY TO SECOND"
 _DECIMAL = re.compile(r"^(?:DECIMAL|NUMERIC|DEC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)$")
@@ -219,7 +227,7 @@ def unknown_type_hint(text: str) -> str | None:
         return "a period is two columns, its begin and its end: a TIMESTAMP, b TIMESTAMP, PERIOD FOR VALID (a, b)"
     if text.upper().startswith(("ARRAY", "MAP", "STRUCT")):
         return "columns hold single values: of json declare it STRING, and the text of the array or object is kept"
-    return nearest(text, _TYPE_NAMES)
+    return _ELSEWHERE.get(re.sub(r"\s*\(.*", "", text).strip().upper()) or nearest(text, _TYPE_NAMES)
 
 
 def parse_result_type(text: str) -> pa.DataType:

@@ -445,3 +445,31 @@ def test_a_script_says_how_its_data_is_had(tmp_path: Path) -> None:
     for command in ("check", "run"):
         done = CliRunner().invoke(app, [command, str(script)])
         assert done.exit_code == 2 and "P0404" in done.stderr and "hint: `make data` makes it\n" in done.stderr
+
+
+def test_a_script_without_queries_has_no_plans(tmp_path: Path) -> None:
+    (tmp_path / "empty.cql").write_text("")
+    result = CliRunner().invoke(app, ["explain", str(tmp_path / "empty.cql")])
+    assert (result.exit_code, result.stdout) == (0, "") and "empty.cql: no query to explain" in result.stderr
+
+
+def test_a_working_folder_that_has_been_removed(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"cd {gone} && rmdir {gone} && {sys.executable} -m penstock check x.cql"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "the working folder does not exist any more" in done.stderr, done.stderr
+
+
+def test_a_folder_that_may_be_read_and_is_not_there_is_told(tmp_path: Path) -> None:
+    arguments = [
+        "serve",
+        "--checkpoint",
+        str(tmp_path / "c"),
+        "--http",
+        "nowhere",
+        "--allow-path",
+        str(tmp_path / "no"),
+    ]
+    result = CliRunner().invoke(app, [*arguments, "--allow-path", str(tmp_path / "no")])
+    assert f"warning: --allow-path {tmp_path / 'no'} does not exist" in result.stderr, result.stderr

@@ -297,3 +297,30 @@ def test_statements_that_run(connected: ServerClient, fake: FakeService) -> None
     headers = {"penstock-staleness": "1.250", "penstock-since": "a%20b=2024-03-01T09:00:00Z, c=5"}
     found = rows_of(pa.table({}), headers)
     assert (found.instant, found.staleness, found.since) == (None, 1.25, {"a b": "2024-03-01T09:00:00Z", "c": "5"})
+
+
+def test_arguments_that_are_none(server: Running, connected: ServerClient) -> None:  # noqa: F811
+    for call in (
+        lambda: connected.select(None),  # type: ignore[arg-type]
+        lambda: connected.execute(5),  # type: ignore[arg-type]
+        lambda: connected.apply(b"SHOW VIEWS"),  # type: ignore[arg-type]
+        lambda: next(connected.select_batches(None)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(PenstockError, match=r"P0203: a script is a text, not"):
+            call()
+    with pytest.raises(PenstockError, match="an address is a text, not NoneType"):
+        connect(None, "x")  # type: ignore[arg-type]
+    with pytest.raises(PenstockError, match="patience='x' is no number of seconds"):
+        connect(server.url, "x", patience="x")  # type: ignore[arg-type]
+    with pytest.raises(PenstockError) as without, connect(server.url) as made:
+        made.queries()
+    assert "connect(url, token)" in (without.value.hint or "")
+
+
+def test_rows_that_come_late_are_told(connected: ServerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.client.answers import RemotePosted
+
+    posted = RemotePosted(rows=2, repeated=False, malformed=0, rejected=(), late=1, complete_to=None, position=None)
+    monkeypatch.setattr(connected, "post", lambda *_, **__: posted)
+    with pytest.warns(UserWarning, match="1 of 2 rows of readings came late"):
+        assert connected.insert("readings", [{"room": "hall"}, {"room": "attic"}]) == 2

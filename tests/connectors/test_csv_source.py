@@ -475,3 +475,25 @@ def test_a_compressed_file_is_read_whole_or_not_at_all(
 def flipped(data: bytes, part: int) -> bytes:
     place = len(data) // part
     return data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("head", "message", "hint"),
+    [
+        (gzip.compress(b"a,b\n1,2\n"), "is compressed by gzip", "end with .gz"),
+        (b"PK\x03\x04 a workbook", "is a zip archive", "save it as csv"),
+        (b"PAR1 columns", "is parquet", "format 'parquet'"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, head: bytes, message: str, hint: str) -> None:
+    (tmp_path / "in.csv").write_bytes(head)
+    with pytest.raises(PenstockError, match=message) as caught:
+        open_source(declare(tmp_path / "in.csv", "a INT, b INT")).check()
+    assert caught.value.code == "P0402" and hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/in.csv", "http://example.com/in.csv"])
+def test_an_address_is_no_file_of_this_machine(address: str) -> None:
+    with pytest.raises(PenstockError, match="P0404") as caught:
+        open_source(declare(address, "a INT, b INT")).check()
+    assert "files of this machine" in (caught.value.hint or "")

@@ -39,6 +39,13 @@ def test_a_file_that_is_an_array_says_so(tmp_path: Path, text: str) -> None:
     assert "jq" in (caught.value.hint or "")
 
 
+def test_an_object_on_several_lines_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{\n  "n": 1\n}\n{\n  "n": 2\n}\n')
+    with pytest.raises(PenstockError, match="an object stands on several lines") as caught:
+        open_source(declare(tmp_path / "in.json", "n INT")).check()
+    assert "jq -c ." in (caught.value.hint or "")
+
+
 def test_an_array_among_objects_is_one_bad_line(tmp_path: Path) -> None:
     rows, rejected = rows_of(tmp_path, '[1]\n{"n":1}\n', "n INT")
     assert (rows, rejected) == ([[1]], [(1, "[1]", "a JSON array, not a JSON object")])

@@ -42,10 +42,65 @@ def test_a_computed_text_that_is_no_value(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", ["a > '10'", "ts > '2013-12-01'", "a > CAST('ten' AS INT)", "a > NULL", "a = b", "b = 'ten'"]
+    "condition",
+    [
+        "a > '10'",
+        "ts > '2013-12-01'",
+        "a > CAST('ten' AS INT)",
+        "a = b",
+        "b = 'ten'",
+        "a IS NULL",
+        "a <=> NULL",
+        "b LIKE 'a%'",
+        "b LIKE 'a*%'",
+        "b LIKE 'a'",
+        "a BETWEEN 1 AND 1",
+        "a BETWEEN a AND 0",
+        "a NOT IN (1, 2)",
+        "a IN (1, NULL)",
+        "b > '3'",
+    ],
 )
 def test_texts_without_a_warning(condition: str, catalog: Catalog) -> None:
     assert _warnings(condition, catalog) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "message", "marked"),
+    [
+        ("a = NULL", "a comparison with NULL is NULL, never true", "a = NULL"),
+        ("NULL <> a", "a comparison with NULL is NULL, never true", "NULL <> a"),
+        ("a > NULL", "a comparison with NULL is NULL, never true", "a > NULL"),
+        ("a NOT IN (1, NULL)", "NOT IN with NULL among its values is never true", "a NOT IN (1, NULL)"),
+        ("NOT (a IN (1, NULL))", "NOT IN with NULL among its values is never true", "a IN (1, NULL)"),
+        (
+            "a BETWEEN 5 AND 1",
+            "the lower bound of BETWEEN is the greater one, so it is never true",
+            "a BETWEEN 5 AND 1",
+        ),
+        (
+            "ts BETWEEN '2024-03-02' AND '2024-03-01'",
+            "the lower bound of BETWEEN is the greater one, so it is never true",
+            "ts BETWEEN '2024-03-02' AND '2024-03-01'",
+        ),
+        ("b LIKE '*a*'", "'*a*' has no % and no _, so it matches only itself", "'*a*'"),
+        ("b > 3", "b is a text: what is no number in it is NULL here", "b > 3"),
+    ],
+)
+def test_what_is_never_true(condition: str, message: str, marked: str, catalog: Catalog) -> None:
+    assert _warnings(condition, catalog) == [(message, marked)]
+
+
+def test_a_number_that_is_cut(catalog: Catalog) -> None:
+    """An INSERT cuts the decimals of a number for a column of whole ones, as Spark does."""
+    (warning,) = bind_script("INSERT INTO r VALUES (1.7, 'x'), (2.0, 'y')", catalog).warnings
+    assert (warning.message, warning.position.column) == ("1.7 becomes 1, since a is INT", 23)
+
+
+def test_a_window_with_gaps(catalog: Catalog) -> None:
+    (warning,) = bind_script("SELECT a FROM s [RANGE 5 MINUTES SLIDE 1 HOUR]", catalog).warnings
+    assert warning.message == "SLIDE is longer than RANGE: elements between two windows are in none"
+    assert bind_script("SELECT a FROM s [RANGE 1 HOUR SLIDE 1 HOUR]", catalog).warnings == ()
 
 
 _CLICKS = "CREATE STREAM clicks (at TIMESTAMP, usr STRING) FROM MEMORY () TIMESTAMP BY at"

@@ -125,6 +125,21 @@ def test_every_room_fits_a_narrow_screen(page: Any, live: Running) -> None:
         assert not page.locator("main > .error").count(), room
 
 
+def test_an_address_of_no_room_is_told(page: Any, live: Running) -> None:
+    sign_in(page, live)
+    page.goto(f"{live.url}/#/querys")
+    page.get_by_text("There is no room querys").wait_for()
+    page.get_by_role("heading", name="Overview").wait_for()
+
+
+def test_names_that_begin_alike_stay_apart_on_a_narrow_screen(page: Any, live: Running) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    sign_in(page, live)
+    page.locator(".bars a").first.wait_for()
+    cut = "[...document.querySelectorAll('.bars a, .bars span')].filter(one => one.scrollWidth > one.clientWidth + 1)"
+    assert page.evaluate(f"{cut}.map(one => one.textContent)") == []
+
+
 def test_rooms_are_reached_by_keyboard(page: Any, live: Running) -> None:
     sign_in(page, live)
     page.get_by_role("heading", name="Overview").wait_for()

@@ -237,6 +237,9 @@ def test_entities_over_http(running: Running) -> None:
     with running.client(AccessRole.ADMIN) as http:
         listed = http.get("/v1/entities", params={"kind": "operator", "query": "WARM"}).json()["entities"]
         assert listed and all("warm" in one["queries"] and one["kind"] == "operator" for one in listed)
+        unknown = http.get("/v1/entities", params={"kind": "quety"})
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "P0201"), unknown.text
+        assert "query" in unknown.json()["hint"]
         (query,) = http.get("/v1/entities", params={"kind": "query", "query": "warm"}).json()["entities"]
         found = {one["name"]: one for one in http.get(f"/v1/entities/{query['id']}").json()["attributes"]}
         assert (found["rows"]["value"], found["rows"]["unit"], found["rows"]["settable"]) == ("3", "rows", False)

@@ -443,6 +443,20 @@ def test_a_post_counts_its_rows_that_are_late(live: Running) -> None:
         assert found["late"] == 1 and found["complete_to"].startswith("2024-03-01T")
 
 
+def test_an_insert_tells_of_its_rows_that_are_late(live: Running) -> None:
+    """As a post counts them."""
+    values = ", ".join(f"('2024-03-01 {time_}', 'hall', 1.0)" for time_ in ("09:00:00", "08:00:00", "10:00:00"))
+    with live.client(AccessRole.ADMIN) as client:
+        assert statement(client, WARM).status_code == 200
+        answer = statement(client, f"INSERT INTO readings VALUES {values}").json()["statements"][0]
+        assert [one["message"] for one in answer["notices"]] == ["1 of 3 rows of readings came late"]
+        assert "ORDER WITHIN" in answer["notices"][0]["hint"]
+        into = client.post("/v1/streams/warm/rows", content=b"{}", headers={"Content-Type": "application/x-ndjson"})
+        assert into.json()["message"] == "warm is a query, which takes no rows"
+        again = statement(client, "INSERT INTO readings VALUES ('2024-03-01 12:00:00', 'hall', 2.0)").json()
+        assert not again["statements"][0].get("notices")
+
+
 def test_a_dry_run_tells_what_would_be_refused(live: Running) -> None:
     """Of statements that are no commands too; what is accepted is CHECKED."""
     with live.client(AccessRole.ADMIN) as http:

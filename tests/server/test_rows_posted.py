@@ -272,3 +272,30 @@ def test_an_arrow_stream_with_a_row_without_a_timestamp(client: httpx.Client, fa
     assert (document["rows"], document["malformed"], document["rejected"][0]["line"]) == (1, 1, 1)
     refused = send(client, stream_of(table.slice(0, 1)), ARROW)
     assert refused.status_code == 400 and "no timestamp" in refused.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("content", "type_", "said"),
+    [
+        (b'{"at": 1709283600000, "room": "hall"}', NDJSON, "2024-03-01 09:00:00"),
+        (b'{"at": "01.03.2024 09:00", "room": "hall"}', NDJSON, "2024-03-01 09:00:00"),
+        (b"at;room;celsius\n2024-03-01 09:00:00;hall;19\n", "text/csv", "between commas"),
+        (b"2024-03-01 09:00:00,hall,19\n", "text/csv", "the first line names the columns"),
+    ],
+)
+def test_what_to_do_with_rows_of_another_form(client: httpx.Client, content: bytes, type_: str, said: str) -> None:
+    answer = send(client, content, type_)
+    assert answer.status_code == 400 and said in answer.json()["hint"], answer.text
+
+
+def test_whole_numbers_of_arrow_are_no_instants(client: httpx.Client, fake: FakeService) -> None:
+    """They would be microseconds, and what is meant is seconds or milliseconds."""
+    table = pa.table({"at": [1_709_283_600], "room": ["hall"]})
+    answer = send(client, stream_of(table), ARROW)
+    assert answer.status_code == 400 and "whole numbers are no TIMESTAMP" in answer.text, answer.text
+    assert stored(fake) == []
+
+
+def test_a_body_that_is_not_compressed(client: httpx.Client) -> None:
+    answer = send(client, b'{"room": "hall"}', NDJSON, Content_Encoding="gzip")
+    assert "leave Content-Encoding out" in answer.json()["hint"]

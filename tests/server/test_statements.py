@@ -317,3 +317,15 @@ def test_items_of_a_script_are_counted_before_it_is_read(text: str, items: int) 
     if items:
         with pytest.raises(PenstockError, match=r"P0804.*max_statement_items"):
             replace(limits, items=items - 1).check_script(text)
+
+
+def test_a_request_that_is_not_as_described_says_what_it_lacks(client: httpx.Client) -> None:
+    def refused(method: str, path: str, body: str | None = None) -> str:
+        answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (400, 404), answer.text
+        return f"{answer.json()['message']} | {answer.json().get('hint')}"
+
+    assert "the body is empty" in refused("POST", "/v1/statements", "")
+    assert "'sql' twice" in refused("POST", "/v1/statements", '{"sql": "SELECT 1", "sql": "SELECT 2"}')
+    assert "there is nothing at /v1/queries/" in refused("GET", "/v1/queries/")
+    assert "GET /v1/queries" in refused("GET", "/v1/queries/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
@@ -32,10 +33,22 @@ def errors_shown(context: typer.Context) -> Iterator[None]:
 
         raise typer.Exit(unread()) from None
     except Exception as error:
+        if isinstance(error, FileNotFoundError) and not _has_working_folder():
+            typer.echo("error P0601: the working folder does not exist any more", err=True)
+            typer.echo("  hint: change into one that exists: cd", err=True)
+            raise typer.Exit(FAILED) from None
         typer.echo(f"error P0601: the run failed: {type(error).__name__}: {_first_line(error)}", err=True)
         if not _debug(context):
             typer.echo("  hint: `penstock --debug ...` shows where", err=True)
         raise typer.Exit(FAILED) from None
+
+
+def _has_working_folder() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _debug(context: typer.Context) -> bool:

@@ -331,6 +331,9 @@ def serve(
         from penstock.cli.serve import serve as serve_until_signal
 
         configure(log_format, log_level)
+        for folder in allow_path or ():
+            if not Path(folder).exists():
+                typer.echo(f"warning: --allow-path {folder} does not exist", err=True)
         options = ServeOptions(
             checkpoint, http, read_settings(set_), tuple(set_ or ()),
             ("", "") if script is None else read_script(script), token_file,
@@ -404,6 +407,8 @@ def explain(
             session.explain(query_name, format_.value, analyze)
             for query_name in ([query] if query is not None else created)
         ]
+        if not plans:
+            typer.echo(f"{name}: no query to explain", err=True)
         typer.echo(_joined(plans, format_, is_single=query is not None), nl=False)
 
 

@@ -75,6 +75,12 @@ class Connection:
         self, url: str, token: str | None, patience: float, verify: str | None = None, timeout: float | None = 120.0
     ) -> None:
         token = _checked_token(token)
+        if not isinstance(url, str):
+            raise PenstockError(
+                "P0808", f"an address is a text, not {type(url).__name__}", hint="http://127.0.0.1:8265"
+            )
+        if isinstance(patience, bool) or not isinstance(patience, int | float) or patience < 0:
+            raise PenstockError("P0808", f"patience={patience!r} is no number of seconds")
         headers = {"User-Agent": "penstock"} | ({"Authorization": f"Bearer {token}"} if token else {})
         # Made once, since it takes long, for all clients of httpx.
         trust: ssl.SSLContext | bool = False
@@ -304,6 +310,8 @@ def _failed(answer: httpx.Response) -> PenstockError | Unavailable:
         )  # fmt: skip
         if answer.status_code in (502, 503, 504):  # a proxy whose server restarts
             return Unavailable(error, 0.0)
+    if error.code == "P0801" and "Authorization" not in answer.request.headers:
+        error.hint = "hand over a token: connect(url, token), --token-file FILE or the variable PENSTOCK_TOKEN"
     if answer.status_code in (429, 503) and seconds.isdecimal():
         return Unavailable(error, float(seconds))
     return error

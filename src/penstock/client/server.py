@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import PurePath
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -111,7 +113,7 @@ class ServerClient:
         Raises:
             ScriptErrors: for a script with errors; nothing of it is executed.
         """
-        body = {"sql": sql, "wait": wait, "settings": dict(settings or {}), "dry": dry}
+        body = {"sql": _text(sql), "wait": wait, "settings": dict(settings or {}), "dry": dry}
         headers = {"Idempotency-Key": key or _new_key(), "Accept": "application/json", **self._connection.after}
         script = script_of(self._connection.json("POST", "/v1/statements", json=body, headers=headers))
         for statement in script:
@@ -132,7 +134,7 @@ class ServerClient:
         Raises:
             ScriptErrors: for a script with errors; nothing of it happens.
         """
-        body = {"sql": script, "wait": wait, "settings": dict(settings or {})}
+        body = {"sql": _text(script), "wait": wait, "settings": dict(settings or {})}
         headers = {"Idempotency-Key": key or _new_key(), "Accept": "application/json"}
         params = {"dry": "true"} if dry else {}
         document = self._connection.json("PUT", "/v1/catalog", json=body, headers=headers, params=params)
@@ -140,7 +142,7 @@ class ServerClient:
 
     def select(self, sql: str, *, settings: Mapping[str, str] | None = None) -> RemoteRows:
         """Return the rows of one SELECT. settings: of the session, as SET has them. Raises ScriptErrors."""
-        request = {"sql": sql, "settings": dict(settings or {})}
+        request = {"sql": _text(sql), "settings": dict(settings or {})}
 
         def asked() -> RemoteRows:
             with SelectedBatches(self._connection, request, own_pool=False) as rows:
@@ -161,7 +163,7 @@ class ServerClient:
         Raises:
             ScriptErrors: as `select`.
         """
-        request = {"sql": sql, "settings": dict(settings or {})}
+        request = {"sql": _text(sql), "settings": dict(settings or {})}
         return self._connection.repeated(lambda: SelectedBatches(self._connection, request))
 
     # -- commands ----------------------------------------------------------------------------------------------
@@ -361,12 +363,21 @@ class ServerClient:
         Args:
             rows: an Arrow table or batch, a pandas or Polars DataFrame, or dictionaries; no dictionaries are no rows.
             key: the idempotency key; two calls with one key and the same rows are one.
+
+        Warns:
+            UserWarning: rows came late, as far as that is known.
         """
         key, table = key or _new_key(), arrow_table(rows)
-        added = 0
+        added = late = 0
         # A list without dictionaries has no columns that could be wrong.
         for number, part in enumerate(parts(table) if table.column_names else ()):
-            added += self.post(stream, stream_bytes(part), "arrow", key=f"{key}.{number}").rows
+            posted = self.post(stream, stream_bytes(part), "arrow", key=f"{key}.{number}")
+            added, late = added + posted.rows, late + (posted.late or 0)
+        if late:
+            message = (
+                f"{late:,} of {added:,} rows of {stream} came late and are in no result: ORDER WITHIN waits for such"
+            )
+            warnings.warn(message, stacklevel=2)
         return added
 
     def post(
@@ -393,6 +404,14 @@ class ServerClient:
 def quoted_name(name: str) -> str:
     """Return a name as it is written in a statement, whatever its letters."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def _text(script: object) -> str:
+    """Return a script. Raises PenstockError P0203 for what is no text."""
+    if not isinstance(script, str):
+        hint = "path.read_text() is the text of a file" if isinstance(script, PurePath) else None
+        raise PenstockError("P0203", f"a script is a text, not {type(script).__name__}", hint=hint)
+    return script
 
 
 def _new_key() -> str:

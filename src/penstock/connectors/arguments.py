@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -53,6 +54,8 @@ def script_argument(value: object) -> str:
     """Return a script. Raises PenstockError P0203."""
     if not isinstance(value, str):
         hint = "bytes.decode() makes a text of bytes" if isinstance(value, bytes) else None
+        if isinstance(value, PurePath):
+            hint = "path.read_text() is the text of a file"
         raise PenstockError("P0203", f"a script is a text, not {type_of(value)}", hint=hint)
     return value
 

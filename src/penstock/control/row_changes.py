@@ -53,7 +53,7 @@ def post_rows(
     if isinstance(command, InsertRows):
         if source.is_static and source.primary_key:
             check_keys(source, command, posted.table(source, number))
-        rows = _table(source, command)
+        rows = inserted_table(source, command)
         count: int = rows.num_rows
     else:
         rows, count = _changed(posted, source, number, command, known)
@@ -89,7 +89,7 @@ def check_insert(source: Source, command: InsertRows) -> None:
     """Raise PenstockError P0210 or P0414 for an INSERT whose rows would not be taken."""
     if source.primary_key:
         check_keys(source, command)
-    check_rows(source, _table(source, command), "INSERT")
+    check_rows(source, inserted_table(source, command), "INSERT")
 
 
 def check_keys(source: Source, command: InsertRows, present: pa.Table | None = None) -> None:
@@ -97,7 +97,7 @@ def check_keys(source: Source, command: InsertRows, present: pa.Table | None = N
     key twice where the relation never changes. Updates may have the same key. present: the rows before."""
     names = ", ".join(source.columns[i].name for i in source.primary_key)
     known = set() if present is None else {key for key in _keys(source, present) if None not in key}
-    for number, key in enumerate(_keys(source, _table(source, command)), 1):
+    for number, key in enumerate(_keys(source, inserted_table(source, command)), 1):
         if None in key:
             message = f"row {number} of the INSERT has NULL in the primary key of {source.name} ({names})"
             raise PenstockError("P0210", message, hint="nothing has been inserted")
@@ -118,7 +118,8 @@ def _keys(source: Source, rows: pa.Table) -> list[tuple[bytes | None, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def _table(source: Source, command: InsertRows) -> pa.Table:
+def inserted_table(source: Source, command: InsertRows) -> pa.Table:
+    """Return the rows of an INSERT."""
     return pa.Table.from_arrays(
         [pa.array([row[i] for row in command.rows], one.type) for i, one in enumerate(source.columns)],
         names=list(source.columns.names),

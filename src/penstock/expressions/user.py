@@ -251,6 +251,13 @@ def make(
     return kind(called, _type(returns), body, types, volatile, reference)
 
 
+def return_type(returns: object, decorator: str) -> None:
+    """Refuse what is no type, as by a decorator that is written without brackets. Raises PenstockError P0221."""
+    if not isinstance(returns, str | pa.DataType):
+        hint = f"the type stands in brackets behind the decorator: @{decorator}('INT')"
+        raise PenstockError("P0221", f"{decorator}: the return type is a {type(returns).__name__}", hint=hint)
+
+
 def function(
     returns: str | pa.DataType,
     parameters: Sequence[str | pa.DataType] | None = None,
@@ -265,6 +272,7 @@ def function(
         name: in scripts; by default the function's own.
         volatile: equal arguments may give different values.
     """
+    return_type(returns, "function")
 
     def register(body: Callable[..., object]) -> UserFunction:
         made: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
@@ -280,6 +288,7 @@ def aggregate(
     """Register a class with init, update, final, and optionally merge and expire, as an aggregate of every script (a
     decorator).
     """
+    return_type(returns, "aggregate")
 
     def register(body: Any) -> UserAggregate:
         made: UserAggregate = make(UserAggregate, body, returns, name, parameters)

@@ -159,7 +159,7 @@ class ExpressionParser(SparkParser):
 
     def raise_error(self, message: str, token: Token = _NOTHING) -> None:
         here = token or self._curr or None
-        if message.startswith("Expected TYPE after") and here is not None:
+        if message.lower().startswith("expected type") and here is not None:
             hint = unknown_type_hint(here.text)
             raise Fault("a type", here, "P0207", f"unknown type {here.text}", hint)
         raise Fault(_expected(message), token or self._curr or None)

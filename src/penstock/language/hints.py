@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.elsewhere import CLAUSES, FUNCTIONS
+from penstock.language.keywords import KEYWORDS
 from penstock.types import Unit
 
 WINDOW = "a window is written after its stream, in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
@@ -29,7 +31,9 @@ _IN_DECLARATION = {
     "TABLE": "events are a STREAM, a table is a RELATION: CREATE RELATION name (...) FROM ...",
     **dict.fromkeys(("WITH", "USING"), _CONNECTOR),
     **dict.fromkeys(("MATERIALIZED", "TEMPORARY", "TEMP"), _VIEW),
-    **dict.fromkeys(("NOT", "NULL", "DEFAULT", "UNIQUE", "COMMENT", "GENERATED"), _COLUMN),
+    **dict.fromkeys(
+        ("NOT", "NULL", "DEFAULT", "UNIQUE", "COMMENT", "GENERATED", "AUTO_INCREMENT", "IDENTITY", "CHECK"), _COLUMN
+    ),
 }
 #: The same in a query.
 _IN_QUERY = {
@@ -170,7 +174,8 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
             return foreign[word]
         # PRIMARY KEY is one token; what the statement has several times is a name.
         repeated = sum(other.text.upper() == word for other in tokens) > 1
-        if len(word) > 3 and not repeated and not any(part in _KEYWORDS for part in word.split()):
+        known = any(part in _KEYWORDS or part in KEYWORDS for part in word.split())
+        if len(word) > 3 and not repeated and not known:
             meant = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"
@@ -193,7 +198,94 @@ def of_other_systems(tokens: Sequence[Token], index: int) -> str | None:
         return (
             _ALTER_TABLE if here == "TABLE" else "a view has another text by CREATE OR REPLACE VIEW name AS SELECT ..."
         )
+    return _of_a_statement(tokens, words, index) or _of_a_clause(tokens, words, index)
+
+
+def _of_a_statement(tokens: Sequence[Token], words: Sequence[str], index: int) -> str | None:
+    """Return the hint for the head of a statement that CQL writes in other words."""
+    here = words[index] if index < len(words) else ""
+    first, name = words[0], tokens[-1].text
+    if index == 0 and (first == "#" or words[:2] == ["/", "/"]):
+        return "a comment is -- to the end of the line, or /* ... */"
+    if index == 0 and first == "TRUNCATE":
+        return f"rows are removed by DELETE FROM {name}, at a server, of a relation with OPERATION BY and SYSTEM TIME"
+    if index == 0 and first == "MERGE":
+        return "in a relation with PRIMARY KEY and TIMESTAMP BY an INSERT replaces the row of its key"
+    if index == 1 and first == "DROP" and here == "TABLE":
+        return f"a table is a RELATION, events are a STREAM: DROP RELATION {name}"
+    if first == "SHOW" and here == "CREATE":
+        return f"DESCRIBE {name} shows the columns of a declaration, EXPLAIN QUERY {name} the plan of a query"
+    if first == "SHOW" and here == "LIKE":
+        return f"SHOW {words[1]} lists all of them; at a server SELECT .. FROM penstock.queries WHERE chooses"
+    if first == "EXPLAIN" and words[1:3] == ["(", "ANALYZE"]:
+        return "without brackets: EXPLAIN ANALYZE SELECT ..."
+    if first == "INSERT" and here == "SET":
+        return "as in INSERT INTO name (a, b) VALUES (1, 2)"
+    if first == "UPDATE" and here == "FROM":
+        return "values of other relations come from a subquery: SET a = (SELECT b FROM r WHERE r.k = name.k)"
+    if first == "UPDATE" and index == 2 and here != "FOR" and "SET" in words[index:]:
+        return "the name stands without an alias: UPDATE name SET a = 1 WHERE ..."
+    return _of_a_declaration(tokens, words, index)
+
+
+def _of_a_declaration(tokens: Sequence[Token], words: Sequence[str], index: int) -> str | None:
+    """Return the hint for a declaration with a name that is none, or a clause of other systems."""
+    here = words[index] if index < len(words) else ""
+    kind = next((word for word in words[1:4] if word in ("STREAM", "RELATION", "VIEW", "QUERY")), None)
+    if words[0] != "CREATE":
+        return None
+    if "FUNCTION" in words[:4] and here in ("LANGUAGE", "BEGIN", "RETURN"):
+        return "a function is a Python function that is named: CREATE FUNCTION f (INT) RETURNS INT AS 'module:name'"
+    if kind is None or "SELECT" in words[:index]:
+        return None
+    behind = words.index(kind) + 1
+    if index == behind and here.isidentifier() and index + 1 < len(words) and words[index + 1] in ("(", "AS"):
+        return f"{tokens[index].text} is a keyword; in backticks it is a name: `{tokens[index].text}`"
+    if index == behind + 1 and here in ("-", "."):
+        return "a name with other characters stands in backticks, as in `a-b`"
+    if index == behind + 1 and kind == "QUERY" and here == "(":
+        return "columns are named by AS in the select list: SELECT a AS b"
+    if kind in ("STREAM", "RELATION") and here == "ORDER BY":
+        return "the column of the timestamp follows TIMESTAMP BY; rows that come late are waited for by ORDER WITHIN"
     return None
+
+
+#: Operators that other languages write the other way round.
+_TURNED = {("=", "<"): "<=", ("=", ">"): ">=", (">", "<"): "<>"}
+
+
+def _of_a_clause(tokens: Sequence[Token], words: Sequence[str], index: int) -> str | None:
+    """Return the hint for a part of a query that CQL writes in other words."""
+    here = words[index] if index < len(words) else ""
+    before = words[index - 1] if 0 < index <= len(words) else ""
+    turned = ">=" if here == "=>" else next((_TURNED[pair] for pair in pairwise(words) if pair in _TURNED), "")
+    if turned and (here in ("=>", "<", "") or before in ("=", "<", ">")):
+        return f"the operator is written {turned}"
+    if here == "ON" and before == "DISTINCT":
+        return "the latest row of each key is [PARTITION BY key ROWS 1] behind the stream"
+    if "ORDER BY" in words[:index] and here[:1] == "D" and sorted(here) == sorted("DESC"):
+        return f"did you mean DESC in place of {tokens[index].text}?"
+    if here == "," and words[index - 2 : index - 1] == ["LIMIT"] and index + 1 < len(words):
+        return f"the number of rows comes first: LIMIT {tokens[index + 1].text} OFFSET {tokens[index - 1].text}"
+    if here == "{" or (here == "[" and before in ("FROM", "JOIN", ",")):
+        return WINDOW if "FROM" in words[:index] else _IN_BACKTICKS
+    if here == "[" and before in ("SELECT", "BY", "WHERE"):
+        return _IN_BACKTICKS
+    if here == "[" and before == "ARRAY":
+        return "a list of values is IN: a IN (1, 2), or a = ANY (1, 2)"
+    if here == "FOR" and words[index + 1 : index + 2] in (["UPDATE"], ["SHARE"]):
+        return "leave it out: a SELECT reads one state, and nothing is locked"
+    if here in ("~", "~*"):
+        return "a regular expression is RLIKE: name RLIKE '^h'"
+    if index < len(tokens) and tokens[index].token_type is TokenType.STRING:
+        if before == "IN":
+            return "values of IN stand in brackets: IN (1, 2)"
+        if before in ("FROM", "JOIN") and any(mark in here for mark in "./*"):
+            return f"a file is declared: CREATE STREAM s (...) FROM FILES (path '{tokens[index].text}') TIMESTAMP BY at"
+    return None
+
+
+_IN_BACKTICKS = "a name with other characters stands in backticks, as in `a b`; brackets hold windows"
 
 
 def _of_a_name(tokens: Sequence[Token], index: int) -> str | None:

@@ -57,7 +57,8 @@ class Certificate:
         except (OSError, ssl.SSLError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             message = f"{self.chain} and {self.key} cannot be used for TLS: {reason}"
-            raise PenstockError("P0806", message, cause=error) from None
+            hint = "both are PEM: files that begin with -----BEGIN, the certificate with its chain, and its key"
+            raise PenstockError("P0806", message, hint=hint, cause=error) from None
 
 
 def check_exposure(address: Address, certificate: Certificate | None, tokens: bool, insecure: bool) -> None:

@@ -7,7 +7,7 @@ before it is accepted (`access.py`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from penstock.control.entities.sharing import sharing_of
 from penstock.control.entities.system import SessionFact, SystemView
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
+from penstock.control.row_changes import inserted_table, late_rows
 from penstock.control.transactions.listing import ListedQuery
 from penstock.control.transactions.script import placed_in
 from penstock.errors import Notice, PenstockError, as_name, nearest
@@ -69,6 +70,7 @@ from penstock.server.statements.entity_views import entity_view, entity_views
 from penstock.server.statements.listed_views import (
     bound_query,
     command_view,
+    late_notice,
     plan_change_text,
     posted,
     queries_as_lines,
@@ -136,14 +138,28 @@ class LiveService:
         if statements and all(isinstance(one, CancelStatement) for one in statements):
             # Nothing has to be bound, so nothing waits for commands in hand.
             return self._cancelled([one for one in statements if isinstance(one, CancelStatement)], request)
+        beats = dict(self._control.version().sources)
         outcomes = self._control.submit(
             request.text, request.settings, _principal(request.caller), request.key, request.wait, self._seconds or None
         )
         replies: list[StatementReply] = []
         for one in outcomes:
             with placed_in(request.text, one.text):
-                replies.append(self._reply(one, request))
+                replies.append(self._with_late_rows(one, self._reply(one, request), beats))
         return self._announced(replies, outcomes)
+
+    def _with_late_rows(self, one: StatementOutcome, reply: StatementReply, beats: Mapping[str, int]) -> StatementReply:
+        """Return the reply to an INSERT with a notice of its rows that are late. beats: up to which ticks the sources
+        were complete before it."""
+        command = one.command
+        if not isinstance(command, InsertRows) or reply.position is None:
+            return reply
+        source = self.declaration(command.source)
+        if source.timestamp is None:
+            return reply
+        late = late_rows(source, inserted_table(source, command), beats.get(source.name.lower()))
+        notices = (*reply.notices, late_notice(source.name, len(command.rows), late)) if late else reply.notices
+        return replace(reply, notices=notices)
 
     def _applied(self, request: ScriptRequest) -> ScriptReply:
         """Bring the declarations to those of the script; reply to each statement of the difference."""
@@ -416,6 +432,9 @@ class LiveService:
             if unbound is not None:
                 raise PenstockError("P0201", f"{unbound.name} cannot be bound: {unbound.reason}", hint=unbound.hint)
             known = [one.name for one in sources.values()]
+            if name.lower() in self._control.catalog.queries:
+                hint = "rows go into a stream or relation that it reads"
+                raise PenstockError("P0201", f"{name} is a query, which takes no rows", hint=hint)
             raise PenstockError("P0201", f"unknown stream or relation {name}", hint=nearest(name, known))
         if found.connector not in _POSTED:
             raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}, which takes no rows")

@@ -197,3 +197,14 @@ def _long(shown: str) -> str:
 )  # fmt: skip
 def test_errors_of_arithmetic(pg: RunningPg, statement: str, state: str) -> None:
     test_errors(pg, statement, state)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [("SELECT pg_sleep(1)", "no function waits"), ("RELEASE a", "RELEASE needs a transaction"),
+     ("SELECT room FROM public.roms", "of that name in the schema public")],
+)  # fmt: skip
+def test_what_an_error_says(pg: RunningPg, statement: str, said: str) -> None:
+    with pg.connect() as connection, pytest.raises(psycopg.Error) as caught:
+        connection.execute(statement)  # type: ignore[arg-type]
+    assert said in f"{caught.value.diag.message_primary} {caught.value.diag.message_hint}"

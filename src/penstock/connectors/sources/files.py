@@ -186,6 +186,9 @@ class FilesSource(SourceConnector):
 
     def _missing_hint(self) -> str:
         path = Path(self._path)
+        address = self._options.needed(_PATH)
+        if "://" in address and not address.startswith("file:"):
+            return f"FILES reads files of this machine: copy {address} to it, or mount it"
         if self._is_glob:
             return "no file matches; a glob is * and ? within a folder, ** across folders"
         if path.is_dir():

@@ -116,6 +116,10 @@ class EntityRow:
         return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+#: The kinds of entities.
+ENTITY_KINDS = tuple(dict.fromkeys(relation.kind for relation in _OBJECTS if relation.kind))
+
+
 def entities(view: SystemView, kind: str | None = None) -> Iterator[EntityRow]:
     """Yield the entities. kind: those of one kind alone."""
     for relation in _OBJECTS:

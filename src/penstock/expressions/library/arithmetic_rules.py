@@ -38,11 +38,18 @@ def operands(name: str, arguments: Sequence[Expression]) -> tuple[Expression, ..
     """Return arguments of arithmetic as numbers: a string is a DOUBLE, a NULL has the type of the other."""
     types = [a.type for a in arguments]
     if not all(is_numeric(t) or t in (STRING, NULL) for t in types):
-        raise misfit(name, types)
+        raise misfit(name, types, hint=_lengths(types))
     known = [DOUBLE if t == STRING else t for t in types if t != NULL] or [DOUBLE]
     return tuple(
         cast_to(a, DOUBLE) if a.type == STRING else cast_to(a, known[0]) if a.type == NULL else a for a in arguments
     )
+
+
+def _lengths(types: Sequence[pa.DataType]) -> str | None:
+    """Return the hint where a length of time is missing beside an instant."""
+    if TIMESTAMP not in types or not any(is_numeric(t) or t == STRING for t in types):
+        return None
+    return "a length of time is an interval: + INTERVAL 60 SECONDS, + INTERVAL '1' HOUR"
 
 
 def _add_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:

@@ -179,6 +179,12 @@ class Scope:
         if elsewhere is None and self.without_from and not any(self._levels()):
             elsewhere = NO_FROM
         suggestion = f"put items in parentheses: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
+        if suggestion is None and not known:
+            suggestion = (
+                "leave the column out of the list for its default, NULL"
+                if name.key == "default"
+                else f"a text stands in quotes: '{name.text}'"
+            )
         context.fail("P0202", f"unknown column {shown}", name.span, suggestion)
 
     def knows(self, name: Name) -> bool:

@@ -290,9 +290,10 @@ class DeclarationGrammar(QueryGrammar):
         if not token or token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
             self._fail("a type")
         node = self._try_parse(lambda: self._parse_types(schema=True))
-        if isinstance(node, exp.DataType) and not isinstance(node.this, str):
+        if isinstance(node, exp.DataType) and not isinstance(node.this, str) and not node.is_type("TIME", "TIMETZ"):
             return TypeText(node.sql(dialect=self.dialect), self._since(start))
-        self._advance()  # an unknown type: the binder reports it
+        if node is None:
+            self._advance()  # an unknown type: the binder reports it
         if self._match(TokenType.L_PAREN):
             while self._curr and not self._match(TokenType.R_PAREN):
                 self._advance()

@@ -103,7 +103,8 @@ class QueryGrammar(PreferenceGrammar):
         start = self._here()
         self._advance()
         if self._at("RECURSIVE"):
-            self._reject("WITH RECURSIVE is not supported", code="P0901")
+            hint = "so many steps as are known in advance: join a stream or relation with itself once for each"
+            self._reject("WITH RECURSIVE is not supported", code="P0901", hint=hint)
         views = [self._local_view()]
         while self._match(TokenType.COMMA):
             views.append(self._local_view())

@@ -133,7 +133,9 @@ class SourceGrammar(SessionGrammar):
         self._refuse_foreign()
         before = self._early_alias()
         if self._curr.token_type is TokenType.L_PAREN and self._is_function():
-            self._reject("a function in FROM is not supported", self._prev, "P0901", _window_hint(self._prev.text))
+            self._reject(
+                "a function in FROM is not supported", self._prev, "P0901", _window_hint(self._prev.text) or _ROWS_OF
+            )
         items, period = self._coalesced()
         if gaps is not None and items is None:
             hint = f"as in GAPS OF {name.text} (c): of each value of c, when it was not there"
@@ -183,6 +185,8 @@ class SourceGrammar(SessionGrammar):
         """Parse `(c, expression AS d, ...) [(PERIOD)]`, on which a source is coalesced."""
         if not self._match(TokenType.L_PAREN):
             return None, None
+        if self._curr.text.upper() in ("RANGE", "ROWS") and self._next and self._next.token_type is TokenType.NUMBER:
+            self._reject("a window stands in brackets, [ and ]", self._prev, "P0102", WINDOW)
         items: list[Item] = []
         if not self._match(TokenType.R_PAREN):
             items.append(self._item())
@@ -330,6 +334,13 @@ class SourceGrammar(SessionGrammar):
                 name = " ".join(word for word in words if word != "(")
                 hint = _window_hint(name, self._next.text if self._next else "")
                 self._reject(f"{name} is not supported", code="P0901", hint=hint or CLAUSES.get(name))
+
+
+#: Where rows come from that other systems read by a function in FROM.
+_ROWS_OF = (
+    "rows come from what is declared: CREATE STREAM or CREATE RELATION name (...) FROM FILES (path 'data.csv'), or FROM"
+    " MEMORY () and INSERT"
+)
 
 
 def _window_hint(word: str, following: str = "") -> str | None:

@@ -135,7 +135,11 @@ class TokenGrammar(ExpressionParser):
         if self._curr.token_type is not TokenType.DOT:
             return name
         if name.key != CONTROL_SCHEMA:
-            hint = f"the only schema is {CONTROL_SCHEMA}, of the control relations of a server"
+            hint = (
+                f"the only schema is {CONTROL_SCHEMA}, of the control relations of a server; other names stand alone"
+                if name.key != "public"
+                else "there is none of that name in the schema public"
+            )
             self._reject("a name of a stream or relation has one part", code="P0101", hint=hint)
         self._advance()
         part = self._name("the name of a control relation")

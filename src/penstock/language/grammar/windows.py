@@ -90,6 +90,13 @@ class WindowGrammar(TokenGrammar):
             else None
         )
         close = hint if hint is not None and hint.startswith("did you mean") else None
+        word = self._curr.text.upper() if self._curr else ""
+        if word in ("SLIDE", "SLIDES", "EVERY"):
+            close = "SLIDE stands behind what slides: as in RANGE 10 MINUTES SLIDE 10 MINUTES"
+        elif word in ("LAST", "PAST", "FOR", "WITHIN", "INTERVAL"):
+            close = "write RANGE for a length of time, ROWS for a number of rows: RANGE 5 MINUTES"
+        elif word == "SAMPLE":
+            close = "SAMPLE stands behind the brackets: s [RANGE 5 MINUTES] SAMPLE(10) keeps 10 percent"
         if self._curr and self._curr.token_type is TokenType.NUMBER:
             close = "write RANGE for a length of time, ROWS for a number of rows"
         return self._fail(f"a window: {_STARTS}", code="P0102", hint=close)

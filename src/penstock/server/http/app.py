@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -57,6 +58,19 @@ async def _known_parameters(request: Request) -> None:
     if unknown:
         hint = _address_below_a_query(request) or (nearest(unknown[0], known) if known else "there are none here")
         raise Refused(400, "P0803", f"unknown parameter {unknown[0][:100]!r}", hint=hint)
+    if route.body_field is not None and "json" in request.headers.get("content-type", ""):
+        # What is no JSON has been refused before, but for an empty body.
+        json.loads(await request.body() or b"null", object_pairs_hook=_each_once)
+
+
+def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. Raises Refused for a member that occurs twice, of which one would be left out."""
+    found = dict(members)
+    if len(found) < len(members):
+        names = [name for name, _ in members]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Refused(400, "P0803", f"the body has the member {twice[:100]!r} twice", hint="leave one of them out")
+    return found
 
 
 async def _known(request: Request, error: Exception) -> Response:
@@ -96,6 +110,11 @@ async def _invalid(request: Request, error: Exception) -> Response:
         # A member that is missing may be this one.
         hint = nearest(str(unknown), _members(request)) or "/openapi.json describes the request"
         return problem(Refused(400, "P0803", f"the body has an unknown member {str(unknown)[:100]!r}", hint=hint))
+    if first["loc"] == ("body",) and first["type"] == "missing":
+        members = ", ".join(_members(request))
+        return problem(Refused(400, "P0803", "the body is empty", hint=f"a JSON object with {members}"))
+    if first["loc"][:1] == ("path",) and first["type"] == "string_too_short":
+        return await _of_the_framework(request, HTTPException(404))
     place = ".".join(str(part) for part in first["loc"])
     return problem(Refused(400, "P0803", f"{place}: {first['msg']}", hint="/openapi.json describes the request"))
 

@@ -64,7 +64,8 @@ def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int, stric
         first = posted.malformed[0]
         place = "" if first.line is None else f"record in line {first.line}: "
         message = f"{place}{redacted_text(first.reason)}"
-        raise Refused(400, "P0803", f"no row was added: {message}", hint=_columns_hint(source))
+        hint = f"{_form_hint(first.reason, body if form is BodyFormat.CSV else b'')}{_columns_hint(source)}"
+        raise Refused(400, "P0803", f"no row was added: {message}", hint=hint)
     return posted
 
 
@@ -109,6 +110,16 @@ def _lines(body: bytes, header: bool, posted: ParsedBody) -> Sequence[int | None
 
 def _schema(source: Source) -> pa.Schema:
     return pa.schema([pa.field(column.name, column.type) for column in source.columns])
+
+
+def _form_hint(reason: str, csv: bytes) -> str:
+    """Return what to do about records of another form, in front of the columns. csv: the body, where it is csv."""
+    head = csv.partition(b"\n")[0]
+    if "has no column" in reason and csv:
+        if head.count(b",") == 0 and any(mark in head for mark in (b";", b"\t", b"|")):
+            return "cells stand between commas; "
+        return "the first line names the columns; " if any(mark in head for mark in b"0123456789") else ""
+    return "an instant is a text as '2024-03-01 09:00:00'; " if "bad timestamp" in reason else ""
 
 
 def _columns_hint(source: Source) -> str:
@@ -196,6 +207,8 @@ def _converted(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_integer(values.type) and pa.types.is_decimal(type_):
         # Arrow asks for room for the largest integer, whatever the values are.
         return values.cast(pa.decimal256(76, type_.scale)).cast(type_)
+    if pa.types.is_integer(values.type) and pa.types.is_timestamp(type_):
+        raise ValueError("whole numbers are no TIMESTAMP: convert them first, as in pandas.to_datetime(.., unit='s')")
     if not texts or pa.types.is_string(type_) or pa.types.is_binary(type_):
         return values.cast(type_)
     converted = cells.convert(values.cast(pa.string()).combine_chunks(), type_)

@@ -240,7 +240,8 @@ def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
                 raise too_large(limit)
             waiting = unpacker.unconsumed_tail
     except zlib.error as error:
-        raise Refused(400, "P0803", f"the body is damaged: {error}") from None
+        hint = f"leave Content-Encoding out where the body is not {name}"
+        raise Refused(400, "P0803", f"the body is damaged: {error}", hint=hint) from None
     if not unpacker.eof or unpacker.unused_data:
         raise Refused(400, "P0803", f"the body is not one whole {name} stream")
     return bytes(content)

@@ -56,6 +56,7 @@ from penstock.server.pgwire.statements.transactions import CopiedRows, PgTransac
 from penstock.server.pgwire.values.bound import Values, plain_values
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import RowsPosted, ScriptReply, ScriptRequest, StatementReply
+from penstock.server.statements.listed_views import late_notice
 
 T = TypeVar("T")
 
@@ -345,7 +346,8 @@ class Executor:
 
         posted = await self._door.call(post)
         self.state.position = posted.position
-        for notice in posted.notices:
+        late = [late_notice(source, posted.rows, posted.late)] if posted.late else []
+        for notice in (*posted.notices, *late):
             self.state.notice("NOTICE", notice.message, notice.hint)
 
     async def _set(self, statement: Statement) -> None:

@@ -98,7 +98,7 @@ class SessionState:
         reader.take("SAVEPOINT")
         name = reader.name()
         if self.transaction is None:
-            raise outside("SAVEPOINT")
+            raise outside("RELEASE" if releases else "SAVEPOINT")
         (self.transaction.release if releases else self.transaction.save)(name)
 
     # -- settings ----------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.control.entities.relations import EntityRow, entities, entity
+from penstock.control.entities.relations import ENTITY_KINDS, EntityRow, entities, entity
 from penstock.control.entities.system import SystemView
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, nearest
 from penstock.server.service import AttributeView, EntityView
 from penstock.types import type_name
 
@@ -14,6 +14,8 @@ from penstock.types import type_name
 def entity_views(view: SystemView, kind: str | None, query: str | None) -> Sequence[EntityView]:
     """Return entities without their attributes. kind: those of one kind alone; query: those of one query, in any case
     of letters."""
+    if kind is not None and kind not in ENTITY_KINDS:
+        raise PenstockError("P0201", f"unknown kind of entity {kind[:100]}", hint=nearest(kind, ENTITY_KINDS))
     found = entities(view, kind)
     if query is not None:
         found = (one for one in found if query.lower() in {name.lower() for name in one.queries})

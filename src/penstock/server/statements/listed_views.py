@@ -18,7 +18,7 @@ from penstock.control.row_changes import late_rows
 from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
 from penstock.control.versions import with_plan
-from penstock.errors import PenstockError
+from penstock.errors import Notice, PenstockError, counted
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.redaction import redacted_text
 from penstock.served import kind_of_rows, listed_table
@@ -155,3 +155,9 @@ def command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -
         outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
         outcome.version, outcome.error, outcome.share,
     )  # fmt: skip
+
+
+def late_notice(source: str, rows: int, late: int) -> Notice:
+    """Return what an INSERT or COPY tells of its rows that are late, of which a post answers the number."""
+    hint = "late rows are in no result; a stream that is declared with ORDER WITHIN waits for such"
+    return Notice(f"{late:,} of {counted(rows, 'row')} of {source} came late", hint)

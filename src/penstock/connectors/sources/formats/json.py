@@ -116,6 +116,10 @@ class JsonFormat(FileFormat):
         )
         if _is_array(text.data[:SAMPLE_BYTES], bool(objects)):
             raise Unfit("the file is a JSON array, and a line is read as one object", _ONE_PER_LINE)
+        if not objects and len(lines) > 1 and lines[0].strip() == b"{":
+            raise Unfit(
+                "an object stands on several lines, and a line is read as one", "jq -c . file.json > lines.json"
+            )
         if objects:
             self._check_keys(positions, keys)
         return positions

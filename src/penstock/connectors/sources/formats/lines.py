@@ -55,10 +55,13 @@ class TextFile:
     broken: Exception | None = field(default=None, repr=False)
 
     def begin(self) -> None:
-        """Read the first bytes. Raises Unfit for text in another encoding than UTF-8."""
+        """Read the first bytes. Raises Unfit for what is no text, or in another encoding than UTF-8."""
         self.more()
         while len(self.data) < _LOOK_BYTES and not self.ended:
             self.more()
+        for mark, (what, hint) in _NO_TEXT.items():
+            if self.data.startswith(mark):
+                raise Unfit(f"the file {what}", hint)
         name = _foreign_encoding(self.data[:_LOOK_BYTES])
         if name is not None:
             raise Unfit(f"the file is {name}, and text is read as UTF-8", f"convert it: iconv -f {name} -t UTF-8")
@@ -152,6 +155,14 @@ def _end_of_first_line(data: bytes, ended: bool) -> int:
     if after_return == len(data):
         return after_return if ended else 0
     return after_return + (data[after_return : after_return + 1] == b"\n")
+
+
+#: The first bytes of files that are no text -> what they are, what to do.
+_NO_TEXT = {
+    b"\x1f\x8b": ("is compressed by gzip, which its name does not say", "the name has to end with .gz"),
+    b"PK\x03\x04": ("is a zip archive, as a workbook is", "save it as csv"),
+    b"PAR1": ("is parquet", "write format 'parquet'"),
+}
 
 
 def _foreign_encoding(head: bytes) -> str | None:

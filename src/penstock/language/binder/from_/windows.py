@@ -120,7 +120,11 @@ def _over(spec: WindowClause, stream: Algebra, partition: tuple[int, ...], conte
         span = ticks(length, domain, context) if isinstance(length, Duration) else None
         return RowWindow(stream, None, step, (), 1 if spec.extent is Extent.NOW else span, None, align)
     if isinstance(length, Duration):
-        return Window(stream, WindowKind.RANGE, ticks(length, domain, context), slide, align)
+        window = Window(stream, WindowKind.RANGE, ticks(length, domain, context), slide, align)
+        if spec.slide is not None and slide is not None and (window.length or slide) < slide:
+            message = "SLIDE is longer than RANGE: elements between two windows are in none"
+            context.warn(message, spec.slide.span, "so that each element is in a window, RANGE is as long or longer")
+        return window
     kind = WindowKind.NOW if spec.extent is Extent.NOW else WindowKind.UNBOUNDED
     return Window(stream, kind, None, slide, align)
 

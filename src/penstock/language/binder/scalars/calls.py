@@ -121,6 +121,8 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
         message = f"{unbound.name} cannot be bound: {unbound.reason}"
         binder.context.fail("P0204", message, name_span(node), unbound.hint)
     elsewhere = WINDOW if name in WINDOW_FUNCTIONS else FUNCTIONS.get(name)
+    if binder.aggregates == "VALUES" and elsewhere is FUNCTIONS.get("NOW"):
+        elsewhere = "write the instant, or declare the source with SYSTEM TIME, which stamps rows as they arrive"
     if elsewhere is not None and user is None:
         binder.context.fail("P0204", f"unknown function {name}", name_span(node), elsewhere)
     if name in _TYPES and user is None and len(node.expressions) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
@@ -9,8 +10,10 @@ from decimal import Decimal, InvalidOperation
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.expressions.functions import build_cast
-from penstock.expressions.nodes import Column, Expression, Literal
+from penstock.expressions.coercion import is_numeric
+from penstock.expressions.fold import fold
+from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.nodes import Cast, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars import lengths, periods
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
@@ -60,19 +63,20 @@ def _perhaps_a_column(binder: ScalarBinder, node: exp.Expr) -> None:
 
 
 def _not_a_number(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    binder.context.fail("P0101", f"{node.this} is no number", span_of(node))
+    hint = "the largest DOUBLE is about 1.8e308" if "e" in str(node.this).lower() else None
+    binder.context.fail("P0101", f"{node.this} is no number", span_of(node), hint)
 
 
 def number(text: str) -> Literal | None:
     """Return a literal of Spark's numeric types: INT, BIGINT or DECIMAL by size; DECIMAL with a point; DOUBLE with an
-    exponent.
+    exponent. None for what is no number, or beyond DOUBLE.
     """
     try:
         value = Decimal(text)
     except InvalidOperation:
         return None
     if "e" in text.lower():
-        return Literal(pa.float64(), float(text))
+        return None if math.isinf(float(text)) else Literal(pa.float64(), float(text))
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     if scale == 0 and "." not in text:
@@ -134,6 +138,11 @@ def _like(name: str) -> Binding:
         patterns = _listed(binder, right) if listed else [right]
         bound = binder.bind_all([node.this, *patterns])
         calls = [binder.call(name, node, [bound[0], pattern]) for pattern in bound[1:]]
+        for pattern in patterns:
+            text = str(pattern.this) if isinstance(pattern, exp.Literal) and pattern.is_string else ""
+            if "*" in text and "%" not in text and "_" not in text:
+                message = f"{text!r} has no % and no _, so it matches only itself"
+                binder.context.warn(message, span_of(pattern), "% stands for any characters, _ for one")
         if node.args.get("negate"):
             calls = [binder.call("NOT", node, [call]) for call in calls]
         return _all_of(binder, "AND" if isinstance(right, exp.All) else "OR", node, calls)
@@ -168,6 +177,14 @@ def _is(binder: ScalarBinder, node: exp.Expr) -> Expression:
         binder.context.fail("P0101", "IS is followed by [NOT] NULL, TRUE, FALSE or DISTINCT FROM", span_of(right))
     equality = binder.call("EQ_NULL_SAFE", node, binder.bind_all([node.this, right]))
     return binder.call("NOT", node, [equality]) if negate else equality
+
+
+def _not(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    inner = node.this.unnest()
+    if isinstance(inner, exp.In) and any(isinstance(value, exp.Null) for value in inner.expressions):
+        hint = "leave NULL out, and ask for it by IS NOT NULL"
+        binder.context.warn("NOT IN with NULL among its values is never true", span_of(inner), hint)
+    return binder.call("NOT", node, [binder.bind(node.this)])
 
 
 def _not_same(binder: ScalarBinder, node: exp.Expr) -> Expression:
@@ -270,9 +287,27 @@ def _comparison(name: str) -> Binding:
             return _row_with_query(binder, node, name, first, right)
         if isinstance(second, exp.Tuple) and isinstance(first, EmbeddedQuery | exp.Subquery):
             return _row_with_query(binder, node, name, second, left, query_first=True)
-        return plain(binder, node)
+        bound = plain(binder, node)
+        _warn_of_comparison(binder, node, bound)
+        return bound
 
     return bind
+
+
+def _warn_of_comparison(binder: ScalarBinder, node: exp.Expr, bound: Expression) -> None:
+    """Warn of a comparison with NULL, and of a text that is read as a number."""
+    sides = (node.this.unnest(), node.expression.unnest())
+    if any(isinstance(side, exp.Null) for side in sides):
+        hint = "write IS NULL or IS NOT NULL"
+        binder.context.warn("a comparison with NULL is NULL, never true", span_of(node), hint)
+    for side, other, operand in zip(sides, reversed(sides), bound.children, strict=False):
+        plain = other.this if isinstance(other, exp.Neg) else other
+        beside = isinstance(plain, exp.Literal) and not plain.is_string and isinstance(side, exp.Column)
+        if beside and isinstance(operand, Cast) and pa.types.is_string(operand.argument.type):
+            shown = binder.context.source.slice(span_of(side))
+            message = f"{shown} is a text: what is no number in it is NULL here"
+            hint = f"compare with a text in quotes, or write CAST({shown} AS DOUBLE), which means the same"
+            binder.context.warn(message, span_of(node), hint)
 
 
 def _quantified(binder: ScalarBinder, node: exp.Expr, name: str) -> Expression:
@@ -337,7 +372,14 @@ def _between(binder: ScalarBinder, node: exp.Expr) -> Expression:
     lengths.refuse_open(binder, node.this)
     value, low, high = binder.bind_all([node.this, node.args["low"], node.args["high"]])
     above = binder.call("GE", node, [value, low])
-    return binder.call("AND", node, [above, binder.call("LE", node, [value, high])])
+    both = binder.call("AND", node, [above, binder.call("LE", node, [value, high])])
+    # Texts are compared as such here, which is not how numbers in quotes are compared with the value.
+    fixed = isinstance(low, Literal) and isinstance(high, Literal) and low.type == high.type
+    alike = fixed and not (pa.types.is_string(low.type) and is_numeric(value.type))
+    if alike and fold(build_call("GT", [low, high])) == Literal(pa.bool_(), True):
+        message = "the lower bound of BETWEEN is the greater one, so it is never true"
+        binder.context.warn(message, span_of(node), "write the lower bound first")
+    return both
 
 
 def _case(binder: ScalarBinder, node: exp.Expr) -> Expression:
@@ -387,7 +429,7 @@ OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.Boolean: lambda binder, node: Literal(pa.bool_(), bool(node.this)),
     exp.Paren: lambda binder, node: binder.bind(node.this),
     exp.Neg: _unary("NEG"),
-    exp.Not: _unary("NOT"),
+    exp.Not: _not,
     exp.BitwiseNot: _unary("BIT_NOT"),
     exp.Add: moved("ADD"),
     exp.Sub: moved("SUB"),

@@ -342,8 +342,12 @@ def _column_values(
             if value is None and literals[i] is not None:
                 shown = literals[i] if isinstance(literals[i], Decimal) else repr(literals[i])
                 message = f"{shown} is not {type_name(column.type)}, the type of {column.name}"
-                context.note(PenstockError("P0203", message), span_of(values[i][1]))
+                hint = "write it as '2020-01-31 12:00:00'" if pa.types.is_timestamp(column.type) else None
+                context.note(PenstockError("P0203", message, hint=hint), span_of(values[i][1]))
                 wrong = True
+            elif pa.types.is_integer(column.type) and isinstance(literals[i], Decimal | float) and value != literals[i]:
+                message = f"{literals[i]} becomes {value}, since {column.name} is {type_name(column.type)}"
+                context.warn(message, span_of(values[i][1]), "declare the column as DOUBLE or DECIMAL to keep it")
             converted[i] = value
     if wrong:
         raise BindingFailed

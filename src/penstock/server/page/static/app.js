@@ -25,6 +25,7 @@ async function show() {
   const [written, ...rest] = location.hash.replace(/^#\/?/, "").split("/"), room = former[written] ?? written;
   const name = decoded(rest.join("/"));
   const view = room === "query" ? (place) => query(place, name) : (rooms[room] ?? rooms[""])[1];
+  if (room !== "query" && !rooms[room]) notice(`There is no room ${room}; this is the overview.`, true);
   open.close();
   open = { refresh: null, close: () => {} };
   for (const link of document.querySelectorAll("#rooms a")) {

@@ -12,6 +12,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from penstock.errors import nearest
+from penstock.language.elsewhere import FUNCTIONS as ELSEWHERE
 from penstock.server.pgwire.catalog import operations
 from penstock.server.pgwire.catalog.functions import NATIVE_AGGREGATES
 from penstock.server.pgwire.catalog.moments import MOMENT_TYPES
@@ -347,7 +348,7 @@ class Scalars:
         if name in operations.FUNCTIONS:
             return operations.called(name, [self.translate(one, scope) for one in given])
         if found is None:
-            hint = nearest(name, self._functions)
+            hint = ELSEWHERE.get(name.upper()) or nearest(name, self._functions)
             raise WireError("42883", f"unknown function {name}", hint, code="P0204")
         if found.is_set:
             raise unsupported(f"{name} returns rows: it stands in FROM, or by itself in SELECT")
