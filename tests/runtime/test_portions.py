@@ -15,7 +15,9 @@ from inline_run import CRASHES, InlineRun, cold
 
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.physical.operators.joins import growth, join, multi_join, partner_counts
 from penstock.runtime.local.runtime import run_local
+from penstock.runtime.result_limits import ResultLimits, memory_of_machine
 
 STREAM = "CREATE STREAM s (ts BIGINT, k BIGINT, v BIGINT, x STRING) FROM {source} TIMESTAMP BY ts UNIT MILLISECOND;"
 WINDOW = "s [RANGE 40 MILLISECONDS SLIDE 1 MILLISECOND]"
@@ -198,3 +200,54 @@ def test_an_inner_operator_that_emits_more_than_its_limit(tmp_path: Path) -> Non
     assert "bytes in a round, and may 512,000 (result_limit)" in next(iter(failed.values())).message
     texts = [file.read_text() for file in (tmp_path / "plain").glob("*.csv")]
     assert sum(len(text.splitlines()) - 1 for text in texts) == 301
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a.v, b.v AS w FROM s [RANGE 1 DAY] AS a, s [RANGE 1 DAY] AS b WHERE a.k = b.k",
+        "SELECT a.v, b.v AS w FROM s [RANGE 1 DAY] AS a, s [ROWS 1000] AS b WHERE a.k = b.k OR a.v = b.v",
+        "SELECT a.v, b.v AS w FROM s [RANGE 1 DAY] AS a, s [ROWS 1000] AS b, s [RANGE 1 HOUR] AS c"
+        " WHERE a.k = b.k AND b.k = c.k AND a.v < 3",
+        "SELECT a.v, l.v AS w FROM s [RANGE 1 DAY] AS a, statics AS l WHERE a.k = l.k",
+        "SELECT a.v, l.v AS w FROM s [RANGE 1 DAY] AS a LEFT JOIN statics AS l ON a.k = l.k",
+        "SELECT a.v, l.v AS w FROM s [RANGE 1 DAY] AS a LEFT JOIN s [RANGE 1 DAY] AS l ON a.k = l.k",
+        "SELECT COUNT(*) AS n FROM s [RANGE 1 DAY] AS a, s [RANGE 1 DAY] AS b WHERE a.k = b.k AND a.v + b.v > 3",
+    ],
+)
+def test_a_join_stops_while_it_grows(tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 90,000 pairs at one instant no more are formed than the limit allows, and a batch of probes beyond it."""
+    for module in (join, multi_join, partner_counts):
+        for name in ("PROBES_AT_ONCE", "PAIRS_AT_ONCE"):
+            monkeypatch.setattr(module, name, 1_000, raising=False)
+    formed: list[int] = []
+    for module in (join, multi_join, partner_counts):
+        monkeypatch.setattr(module, "account", lambda rows: (formed.append(len(rows)), growth.account(rows)))
+    (tmp_path / "in").mkdir()
+    rows = {"ts": [1] * 300 + [2], "k": [0] * 301, "v": list(range(301)), "x": ["x"] * 301}
+    pq.write_table(pa.table(rows), tmp_path / "in/0.parquet")
+    pq.write_table(pa.table({"k": [0] * 300, "v": list(range(300))}), tmp_path / "statics.parquet")
+    script = "SET result_limit = '100 kB'; SET shards = 1;" + STREAM.format(
+        source=f"FILES (path '{tmp_path}/in', format 'parquet')"
+    )
+    script += (
+        f"CREATE RELATION statics (k BIGINT, v BIGINT) FROM FILES (path '{tmp_path}/statics.parquet', format 'parquet');"
+        f"CREATE QUERY pairs INTO FILES (path '{tmp_path}/pairs', format 'csv') AS {query};"
+        f"CREATE QUERY plain INTO FILES (path '{tmp_path}/plain', format 'csv') AS SELECT v FROM s WHERE v >= 0;"
+    )
+    run = InlineRun(script, tmp_path / "checkpoint", live=True, pause_failed=True).run()
+    failed = run.folder.delivered().failed or run.failed
+    assert {name: failure.code for name, failure in failed.items()} == {"pairs": "P0634"}
+    assert "bytes in a round, and may 102,400 (result_limit)" in next(iter(failed.values())).message
+    assert sum(formed) < 10_000
+    texts = [file.read_text() for file in (tmp_path / "plain").glob("*.csv")]
+    assert sum(len(text.splitlines()) - 1 for text in texts) == 301
+
+
+def test_what_an_operator_emits_to_others_fits_in_memory() -> None:
+    gigabyte = 2**30
+    limits = ResultLimits(each=gigabyte)
+    assert limits.between_operators(1, 100 * gigabyte) == (gigabyte, "result_limit")
+    assert limits.between_operators(1, 5 * gigabyte) == (gigabyte // 2, "what fits in memory")
+    assert ResultLimits().between_operators(1, gigabyte) == (None, "")
+    assert 2**26 < memory_of_machine() < 2**50

@@ -10,6 +10,7 @@ workers and in the local runtime.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from penstock.physical.elements import Elements
@@ -96,7 +97,8 @@ class IngestExecutor:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
                         self.counts.receive((step.id, port), elements)
-                        made += operator.process(port, elements)
+                        with nullcontext() if self._failures is None else self._failures.limited(step):
+                            made += operator.process(port, elements)
             except Exception as error:
                 note_failure(step, error, self._failures)
                 continue

@@ -63,7 +63,7 @@ class Ingest:
         self.in_files = job.state_store == "files"
         self._source = source
         self._now = now
-        self._failures = StepFailures() if job.isolated else None
+        self._failures = StepFailures(*job.limits.between_operators(job.shards)) if job.isolated else None
         self._executor = IngestExecutor(job.plan, source.name, tables, failures=self._failures)
         self._retained = retained
         retained_positions = () if retained is None else retained.columns

@@ -154,8 +154,7 @@ class ShardRound:
         self._backfilled = backfilled
         self._answers = AnswerWriter(spill_files, job.limits, job.shards)
         self._watch = Stopwatch()
-        most = None if job.limits.each is None else job.limits.each // job.shards
-        self._failures = StepFailures(most) if job.isolated else None
+        self._failures = StepFailures(*job.limits.between_operators(job.shards)) if job.isolated else None
 
     def _take(self, query: str, elements: Elements) -> None:
         """Take rows of an answer. One that exceeds its limit ends its query, or all where none fails alone: raises
