@@ -38,6 +38,9 @@ QUERIES = {
     "some_pairs": "SELECT ISTREAM(a.v, b.x) FROM s [RANGE 50 MILLISECONDS] AS a, s [RANGE 20 MILLISECONDS] AS b"
     " WHERE a.v + b.v > 9",
     "counted_pairs": "SELECT a.v, COUNT(*) AS n FROM s [RANGE 90 MILLISECONDS] AS a, s [ROWS 3] AS b GROUP BY a.v",
+    "lists": "SELECT k, ARRAY_AGG(v) AS n FROM s [RANGE 60 MILLISECONDS] GROUP BY k",
+    "all_texts": "SELECT STRING_AGG(x, ',') AS n FROM s",
+    "shorter_lists": "SELECT k, ARRAY_AGG(v) AS n FROM s [RANGE 30 MILLISECONDS] GROUP BY k",
     "pairs": "RSTREAM(SELECT a.v, b.v AS w FROM s [RANGE 9 MILLISECONDS] AS a, s [NOW] AS b)",
 }
 
@@ -97,12 +100,27 @@ def test_a_portion_bounds_a_round() -> None:
     assert len(emitted) > 15 and max(steps) < 1_000 + 8_000
 
 
+def test_lists_without_bound_are_emitted_in_portions() -> None:
+    """Each of 600 rows lets the list of all be emitted again."""
+    script = STREAM.format(source="MEMORY ()") + "CREATE QUERY all_values AS SELECT ARRAY_AGG(v) AS n FROM s;"
+    count = 600
+    rows = pa.table({"ts": range(count), "k": [1] * count, "v": range(count), "x": ["x"] * count})
+    emitted: list[int] = []
+    result = run_local(
+        bind_script(script).queries, {"s": rows}, max_answers=100_000, batch_rows=count,
+        watcher=lambda metrics: emitted.append(metrics.queries["all_values"].rows),
+    )  # fmt: skip
+    lists = [row["n"] for row in result.tables["all_values"].to_pylist() if row["op"] == "+"]
+    assert lists[1:] == [list(range(n)) for n in range(2, count + 1)]
+    assert len(emitted) > 5
+
+
 SCRIPT = (
     "SET shards = 3; SET max_batch_answers = '{most}'; SET max_batch_bytes = '1 kB';"
     + STREAM.format(source="FILES (path '{folder}/in', format 'parquet')")
     + "".join(
         f"CREATE QUERY {name} INTO FILES (path '{{folder}}/{{place}}/{name}', format 'csv') AS {QUERIES[name]};"
-        for name in ("counted", "summed", "rows", "at_changes", "united", "nested", "every_pair", "counted_pairs")
+        for name in ("counted", "summed", "rows", "at_changes", "united", "nested", "every_pair", "counted_pairs", "lists")
     )
 )
 
