@@ -15,6 +15,8 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.connectors.sinks.files import FilesSink, read_result
 from penstock.errors import PenstockError
 from penstock.physical.operators import make_operator
+from penstock.physical.operators.aggregates.pane_store import WindowSums
+from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.runtime.spark.version import stored_version
 
 __all__ = ["calm", "undisturbed"]
@@ -107,6 +109,42 @@ def test_an_error_of_any_kind_belongs_to_its_step(calm: Path, monkeypatch: pytes
     assert "query best: ZeroDivisionError: in an operator" in run.failed["best"].message
     assert "sums" not in run.failed
     assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("where", ["__init__", "synopses", "attach"])
+def test_an_error_outside_of_the_work_of_an_operator(
+    calm: Path, monkeypatch: pytest.MonkeyPatch, where: str, late: bool
+) -> None:
+    """An operator that cannot be made, attached to what it reads, or written, in the first batch of its query or, where
+    workers have lost their state, in a later one."""
+    kind: Any = WindowSums if where == "attach" else RowWindow
+    texts = {"q": "SELECT SUM(x) AS y FROM S [ROWS 7]"}
+    if where == "attach":
+        sums = "RSTREAM(SELECT k, SUM(x) AS y FROM S [RANGE {} SECONDS SLIDE 7 SECONDS] GROUP BY k)"
+        texts = {"q": sums.format(21), "p": sums.format(14)}
+    inner = getattr(kind, where)
+    begun: list[int] = []
+
+    def faulty(self: Any, *given: Any) -> Any:
+        spec = given[0] if where == "__init__" else self._spec
+        if begun and (spec.slide == 7 if where == "attach" else spec.rows == 7):
+            raise ZeroDivisionError(f"at {where}")
+        return inner(self, *given)
+
+    monkeypatch.setattr(kind, where, faulty)
+    run = InlineRun(script(calm, *OTHERS), calm / "checkpoint", live=True, pause_failed=True).go(1)
+    begun += [] if late else [1]
+    run.change(script(calm, *OTHERS, *texts, **texts)).go(1)
+    if late:
+        assert not run.failed
+        begun.append(1)
+        cold()
+    run.run()
+    assert {name: failure.code for name, failure in run.failed.items()} == dict.fromkeys(texts, "P0601")
+    assert f"query q: ZeroDivisionError: at {where}" in run.failed["q"].message
+    for name in OTHERS:
+        assert result(calm, name) == result(calm, name, "calm"), name
 
 
 def test_without_isolation_the_run_stops(calm: Path) -> None:

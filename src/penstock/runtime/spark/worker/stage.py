@@ -254,7 +254,7 @@ class ShardRound:
                 self._join_backfilled(warm.executor)
             return warm.executor, warm.stored.chunks.keys(), warm.stored
         manifest = self._state.manifest()
-        executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain)
+        executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain, isolated=job.isolated)
         if manifest is None:
             self._join_backfilled(executor)
             return executor, set(), _StoredSteps()
@@ -286,11 +286,22 @@ class ShardRound:
             before: what this process has written of the steps.
         """
         new: dict[str, pa.RecordBatch] = {}
-        steps = {
-            key: _stored_step(key, operator, chunks, before.steps.get(key), new)
-            for key, operator in executor.changed_steps(before.steps.keys())
-        }
+        steps: dict[str, _StoredStep] = {}
+        failed = 0
+        for key, operator in executor.changed_steps(before.steps.keys()):
+            try:
+                steps[key], written = _stored_step(key, operator, chunks, before.steps.get(key))
+                new |= written
+            except Exception as error:
+                if self._failures is None:
+                    raise
+                executor.fail(key, error, self._failures)
+                failed += 1
+        if failed and self._failures is not None:
+            executor.drop(self._failures)
+            steps = {key: steps[key] for key in steps.keys() & executor.step_keys()}
         stored = before.replaced(before.steps.keys() - executor.step_keys(), steps)
+        new = {name: chunk for name, chunk in new.items() if name in stored.chunks} if failed else new
         warm = _Warm(uuid.uuid4().hex, executor, stored, self._job.epoch)
         manifest = ShardManifest(warm.token, warm.epoch, executor.marks(), stored.synopses)
         self._state.save(manifest, new, set(chunks - stored.chunks.keys()))
@@ -298,9 +309,10 @@ class ShardRound:
 
 
 def _stored_step(
-    key: str, operator: Operator, stored: Set[str], before: _StoredStep | None, new: dict[str, pa.RecordBatch]
-) -> _StoredStep:
-    """Return what is to be written of a step; add the chunks that are not `stored` to `new`."""
+    key: str, operator: Operator, stored: Set[str], before: _StoredStep | None
+) -> tuple[_StoredStep, dict[str, pa.RecordBatch]]:
+    """Return what is to be written of a step, and the chunks of it that are not `stored`."""
+    new: dict[str, pa.RecordBatch] = {}
     synopses: dict[str, StoredSynopsis] = {}
     sizes: dict[str, int] = {}
     known = {} if before is None else before.chunks
@@ -314,7 +326,7 @@ def _stored_step(
             sizes[chunk] = batch.nbytes if size is None else size
             if chunk not in stored:
                 new[chunk] = batch
-    return _StoredStep(synopses, sizes)
+    return _StoredStep(synopses, sizes), new
 
 
 def _unchanged(job: Job, epoch: int) -> set[str]:
