@@ -197,7 +197,9 @@ class Server:
     def __enter__(self) -> Server:
         self.served.start()
         self.client = connect(self.served.url, self.served.token, patience=10, timeout=_ANSWERED)
-        self.client.execute(DECLARED + FUNCTIONS + "CREATE STREAM side (v BIGINT, at BIGINT) FROM HTTP () TIMESTAMP BY at;")
+        self.client.execute(
+            DECLARED + FUNCTIONS + "CREATE STREAM side (v BIGINT, at BIGINT) FROM HTTP () TIMESTAMP BY at;"
+        )
         for number, shape in enumerate(ordinary(self._given.queries)):
             life = Life(number, f"q{number}", [Episode(shape, True, NOTHING, -1)])
             self.lives.append(life)
@@ -318,7 +320,9 @@ class Server:
         self.feed.end()
         found = [] if self.feed.failure is None else [f"the feed: {self.feed.failure!r}"]
         if not self.caught_up(_CAUGHT_UP):
-            found.append(f"not caught up: {[life.name for life in self.lives if life.final < STEP * self.feed.posted - 300]}")
+            found.append(
+                f"not caught up: {[life.name for life in self.lives if life.final < STEP * self.feed.posted - 300]}"
+            )
         for subscriber in self._subscribers:
             subscriber.end()
         for life in self.lives:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ DECLARED = "".join(
 )
 
 
-def raising(values: pa.Array) -> pa.Array:
+def raising(values: pa.Array) -> NoReturn:
     """Raise, as code of users does."""
     raise ValueError("what a user's function says")
 
@@ -40,13 +40,14 @@ def mistyped(values: pa.Array) -> list[str]:
     return ["no number"] * len(values)
 
 
-def hungry(values: pa.Array) -> pa.Array:
-    """Take 100 GB."""
-    held = [bytearray(os.urandom(1024) * 1024) for _ in range(100_000)]
-    return values.slice(0, len(held))
+def hungry(values: pa.Array) -> NoReturn:
+    """Take all memory."""
+    held = []
+    while True:
+        held.append(bytearray(2**26))
 
 
-def dying(values: pa.Array) -> pa.Array:
+def dying(values: pa.Array) -> NoReturn:
     """End the process."""
     os._exit(3)
 

@@ -6,6 +6,8 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from user_kit import answer
 import penstock
 from penstock.errors import PenstockError
 from penstock.expressions.user import REGISTERED, UserFunction, make
+from penstock.expressions.user_calls import call_function, limited_calls
 from penstock.session import Session
 from penstock.testing import samples
 from tests.commands import penstock as command_words
@@ -475,3 +478,38 @@ def test_a_module_that_another_one_imports_is_no_part_of_it(tmp_path: Path, monk
     with pytest.raises(PenstockError, match="P0221: os in") as caught:
         Session().execute("CREATE FUNCTION f RETURNS STRING AS 'imports_much:os.getcwd'")
     assert "os:name" in str(caught.value)
+
+
+def test_a_call_that_takes_too_long() -> None:
+    """In the main thread it is ended, elsewhere it fails when it returns; a limit grows with the rows."""
+    values = pa.array([1, 2, 3])
+
+    def slow(numbers: pa.Array) -> pa.Array:
+        try:
+            time.sleep(0.3 if elsewhere else 600)
+        except ValueError:
+            raise AssertionError from None
+        return numbers
+
+    function = UserFunction("slow", pa.int64(), slow)
+    failures: list[PenstockError] = []
+
+    def call() -> None:
+        with limited_calls(0.05), pytest.raises(PenstockError) as caught:
+            call_function(function, [values], 3)
+        failures.append(caught.value)
+
+    elsewhere = False
+    call()
+    elsewhere = True
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    for failure_ in failures:
+        assert failure_.code == "P0621" and failure_.hint == "a faster function, or SET function_timeout"
+        assert "takes longer than 0.08 seconds over 3 rows (function_timeout)" in failure_.message
+    assert len(failures) == 2
+    with limited_calls(0.05):
+        many = pa.array([1] * 100)
+        assert call_function(function, [many], 100) == many
+    assert call_function(function, [values], 3) == values

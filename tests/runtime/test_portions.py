@@ -120,7 +120,17 @@ SCRIPT = (
     + STREAM.format(source="FILES (path '{folder}/in', format 'parquet')")
     + "".join(
         f"CREATE QUERY {name} INTO FILES (path '{{folder}}/{{place}}/{name}', format 'csv') AS {QUERIES[name]};"
-        for name in ("counted", "summed", "rows", "at_changes", "united", "nested", "every_pair", "counted_pairs", "lists")
+        for name in (
+            "counted",
+            "summed",
+            "rows",
+            "at_changes",
+            "united",
+            "nested",
+            "every_pair",
+            "counted_pairs",
+            "lists",
+        )
     )
 )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from penstock.physical.operators import make_operator
 from penstock.physical.operators.aggregates.pane_store import WindowSums
 from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.runtime.spark.version import stored_version
+from penstock.testing import samples
 
 __all__ = ["calm", "undisturbed"]
 
@@ -143,6 +147,19 @@ def test_an_error_outside_of_the_work_of_an_operator(
     run.run()
     assert {name: failure.code for name, failure in run.failed.items()} == dict.fromkeys(texts, "P0601")
     assert f"query q: ZeroDivisionError: at {where}" in run.failed["q"].message
+    for name in OTHERS:
+        assert result(calm, name) == result(calm, name, "calm"), name
+
+
+def test_a_function_that_takes_too_long(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(numbers: pa.Array) -> pa.Array:
+        time.sleep(600)
+        return numbers
+
+    monkeypatch.setattr(samples, "checked", slow)
+    text = "SET function_timeout = '100 ms';" + script(calm, *OTHERS, "q", q=FAILING["ingest"])
+    run = InlineRun(text, calm / "checkpoint", live=True, pause_failed=True).run()
+    assert {name: failure.code for name, failure in run.failed.items()} == {"q": "P0621"}
     for name in OTHERS:
         assert result(calm, name) == result(calm, name, "calm"), name
 
@@ -307,3 +324,30 @@ def test_a_change_that_fails_leaves_the_job_of_the_workers(calm: Path) -> None:
     assert (calm / "checkpoint" / "penstock" / "job.pickle").read_bytes() == job
     run.run()
     assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
+def test_an_operator_that_needs_more_memory_than_there_is(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(self: Any, moment: Any) -> Any:
+        raise pa.ArrowMemoryError("malloc of size 1 failed")
+
+    monkeypatch.setattr(RowWindow, "advance", short)
+    text = script(calm, *OTHERS, "q", q="SELECT SUM(x) AS y FROM S [ROWS 7]")
+    run = InlineRun(text, calm / "checkpoint", live=True, pause_failed=True).run()
+    assert run.failed["q"].code == "P0601"
+    assert "query q: an operator, RowWindow, needs more memory than its process has" in run.failed["q"].message
+    assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
+def test_a_worker_takes_no_more_than_its_part_of_memory() -> None:
+    code = """
+from penstock.runtime.memory_limit import limit_worker
+from penstock.runtime.result_limits import memory_of_machine
+limit_worker()
+try:
+    bytearray(memory_of_machine())
+except MemoryError:
+    print("no more")
+"""
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "no more\n"
+    )

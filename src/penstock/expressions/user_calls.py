@@ -1,15 +1,24 @@
-"""Calls of user-defined code: conversion of values, and the report of its failures.
+"""Calls of user-defined code: conversion of values, the report of its failures, and how long it may take.
 
 Contract: every failure of the code (an exception, a wrong type or length) is a PenstockError P0621 that shows the
 function, up to three of the rows on which it fails, and the user's own part of the traceback as text. It has no
 position, because it occurs while a query runs.
+
+A query of a server shares its rounds with others, which wait while a function works. So a call may have a limit of time
+(`limited_calls`): in the main thread of a process, where workers run, it is ended by a signal; elsewhere it fails when
+it has returned.
 """
 
 from __future__ import annotations
 
 import inspect
+import signal
+import threading
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +30,53 @@ from penstock.expressions.user import UserAggregate, UserDefined, UserFunction
 from penstock.types import type_name
 
 _SHOWN = 3
+#: Seconds by which the limit of a call is longer for each of its rows.
+_EACH_ROW = 0.01
+
+#: Seconds that a call may take, and somewhat more for each row; None for any time.
+_LIMIT: ContextVar[float | None] = ContextVar("penstock_user_calls", default=None)
+
+
+class _TooLong(Exception):
+    """User code takes longer than it may."""
+
+
+@contextmanager
+def limited_calls(seconds: float | None) -> Iterator[None]:
+    """Let each call of user-defined code in this context take so long at most. None, 0: any time."""
+    token = _LIMIT.set(seconds or None)
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+@contextmanager
+def _within_time(rows: int) -> Iterator[None]:
+    """Limit what is done here. Raises _TooLong."""
+    limit = _LIMIT.get()
+    if limit is None:
+        yield
+        return
+    allowed = limit + _EACH_ROW * rows
+    error = _TooLong(f"it takes longer than {allowed:.3g} seconds over {counted(rows, 'row')} (function_timeout)")
+
+    def end(number: int, frame: object) -> None:
+        raise error
+
+    began = time.monotonic()
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGALRM, end)
+        signal.setitimer(signal.ITIMER_REAL, allowed)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    else:
+        yield
+    if time.monotonic() - began > allowed:
+        raise error
 
 
 class _Misfit(Exception):
@@ -37,6 +93,9 @@ def call_function(user: UserFunction, arguments: Sequence[pa.Array], rows: int) 
         return pa.array([], user.returns)
     try:
         return _call(user, arguments, rows)
+    except (_TooLong, MemoryError) as error:
+        # It would be so again.
+        raise _failed(user, "", error, (), None, 0) from error
     except Exception as error:
 
         def fails(start: int, stop: int) -> bool:
@@ -50,7 +109,7 @@ def call_function(user: UserFunction, arguments: Sequence[pa.Array], rows: int) 
 
 
 def _call(user: UserFunction, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
-    with modules.beside(user.body):
+    with modules.beside(user.body), _within_time(rows):
         given = user.body(*arguments, rows=rows) if _wants_rows(user) else user.body(*arguments)
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
@@ -128,8 +187,10 @@ def final_values(user: UserAggregate, values: Sequence[object]) -> pa.Array:
 def _method(user: UserAggregate, name: str, states: tuple[object, ...], values: Sequence[pa.Array] = ()) -> object:
     method = getattr(user.body, name)
     try:
-        with modules.beside(user.body):
+        with modules.beside(user.body), _within_time(len(values[0]) if values else 0):
             return method(*states, *values)
+    except (_TooLong, MemoryError) as error:
+        raise _failed(user, f".{name}", error, (), None, 0) from error
     except Exception as error:
 
         def fails(start_: int, stop: int) -> bool:
@@ -151,7 +212,7 @@ def _failed(
     user: UserDefined, method: str, error: BaseException, arguments: Sequence[pa.Array],
     fails: Callable[[int, int], bool] | None, rows: int,
 ) -> PenstockError:  # fmt: skip
-    said = str(error) if isinstance(error, _Misfit) else f"{type(error).__name__}: {error}"
+    said = str(error) if isinstance(error, (_Misfit, _TooLong)) else f"{type(error).__name__}: {error}"
     lines = [f"the user-defined {user.kind.lower()} {user.name}{method} failed: {said}"]
     if arguments and rows and fails is not None:
         found = _offending(fails, rows)
@@ -159,7 +220,8 @@ def _failed(
         lines.append("  it fails on:" if found else "  no single row makes it fail; its first rows:")
         lines += [f"    ({', '.join(repr(_python(a[i])) for a in arguments)})" for i in shown]
     lines += _traceback(error)
-    return PenstockError("P0621", "\n".join(lines))
+    hint = "a faster function, or SET function_timeout" if isinstance(error, _TooLong) else None
+    return PenstockError("P0621", "\n".join(lines), hint=hint)
 
 
 def _offending(fails: Callable[[int, int], bool], rows: int) -> list[int]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -206,9 +206,7 @@ class StageExecutor:
         numbers = {step.id: kept.get(keys[step.id]) for step in new_steps}
         make = self._maker(tables)
         made = {
-            step.id: make(step) if n is None else self._operators[n]
-            for step in new_steps
-            for n in (numbers[step.id],)
+            step.id: make(step) if n is None else self._operators[n] for step in new_steps for n in (numbers[step.id],)
         }
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
         old_steps = [step for piece in ended for step in piece.steps if step.stage == self.stage]

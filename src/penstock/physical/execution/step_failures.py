@@ -53,7 +53,7 @@ class StepFailures:
         if isinstance(error, TooManyPairs) and self._most is not None:
             error = self._too_much(step, max(self._most, self._emitted.get(step.id, 0)) + error.excess)
         for query in step.queries:
-            self.errors.setdefault(query, _as_error(query, error))
+            self.errors.setdefault(query, _as_error(query, step, error))
 
     def stopped(self, step: Step) -> bool:
         """Return whether all queries of `step` have failed, so that it need not run."""
@@ -78,8 +78,11 @@ def _step_error(step: Step, error: PenstockError) -> PenstockError:
     return _of_queries(queries, error)
 
 
-def _as_error(query: str, error: Exception) -> PenstockError:
+def _as_error(query: str, step: Step, error: Exception) -> PenstockError:
     """Return an error of the project that names the query which it stops."""
+    if isinstance(error, MemoryError):
+        message = f"query {query}: an operator, {step.spec.title}, needs more memory than its process has"
+        return PenstockError("P0601", message, hint="a shorter window or a narrower join", cause=error)
     if not isinstance(error, PenstockError):
         return PenstockError("P0601", f"query {query}: {type(error).__name__}: {error}", cause=error)
     return _of_queries(query, error)

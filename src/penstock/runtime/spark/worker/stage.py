@@ -18,6 +18,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.expressions.user_calls import limited_calls
 from penstock.physical.elements import Elements
 from penstock.physical.execution.decisions import NO_DECISIONS
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
@@ -201,7 +202,7 @@ class ShardRound:
         with self._watch.phase("state"):
             executor, chunks, stored = self._executor(shard)
         executor.tapped = tapped_ports(job.plan, published_taps(Path(self._root)))
-        with self._watch.phase("operators"):
+        with self._watch.phase("operators"), limited_calls(job.function_seconds if job.isolated else None):
             result = executor.run(inputs, progress, self._take, self._failures, decided, reached)
         with self._watch.phase("state"):
             self._save(shard, executor, chunks, stored)
@@ -254,7 +255,9 @@ class ShardRound:
                 self._join_backfilled(warm.executor)
             return warm.executor, warm.stored.chunks.keys(), warm.stored
         manifest = self._state.manifest()
-        executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain, isolated=job.isolated)
+        executor = StageExecutor(
+            job.plan, self._stage, shard, job.shards, self._tables, job.drain, isolated=job.isolated
+        )
         if manifest is None:
             self._join_backfilled(executor)
             return executor, set(), _StoredSteps()
