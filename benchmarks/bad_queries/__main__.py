@@ -29,10 +29,12 @@ from benchmarks.live_soak.served import Failed, Served, Subscriber
 from benchmarks.live_soak.shapes import Levelled, Passed, Shape, Sums, Totals
 from benchmarks.processes import tree_bytes
 from benchmarks.records import save
+from benchmarks.soak_options import end_with_what_was_started
 from penstock.client import connect
 from penstock.errors import PenstockError
 
 SEED = 1
+SIDE = "CREATE STREAM side (v BIGINT, at BIGINT) FROM HTTP () TIMESTAMP BY at;"
 #: Seconds before a bad query is registered, between two posts for it, and within which all must be caught up behind it.
 _BEFORE, _BETWEEN, _CAUGHT_UP = 4.0, 1.0, 120.0
 #: Seconds within which the answer to a command must begin.
@@ -120,7 +122,7 @@ def bytes_below(folder: Path) -> int:
     for place, _, names in os.walk(folder):
         for name in names:
             try:
-                found += os.stat(os.path.join(place, name)).st_blocks * 512
+                found += Path(place, name).stat().st_blocks * 512
             except OSError:
                 continue
     return found
@@ -197,9 +199,7 @@ class Server:
     def __enter__(self) -> Server:
         self.served.start()
         self.client = connect(self.served.url, self.served.token, patience=10, timeout=_ANSWERED)
-        self.client.execute(
-            DECLARED + FUNCTIONS + "CREATE STREAM side (v BIGINT, at BIGINT) FROM HTTP () TIMESTAMP BY at;"
-        )
+        self.client.execute(DECLARED + FUNCTIONS + SIDE)
         for number, shape in enumerate(ordinary(self._given.queries)):
             life = Life(number, f"q{number}", [Episode(shape, True, NOTHING, -1)])
             self.lives.append(life)
@@ -319,10 +319,12 @@ class Server:
         """End the feed; return what is wrong with the ordinary queries."""
         self.feed.end()
         found = [] if self.feed.failure is None else [f"the feed: {self.feed.failure!r}"]
-        if not self.caught_up(_CAUGHT_UP):
-            found.append(
-                f"not caught up: {[life.name for life in self.lives if life.final < STEP * self.feed.posted - 300]}"
-            )
+        try:
+            if not self.caught_up(_CAUGHT_UP):
+                behind = [life.name for life in self.lives if life.final < STEP * (self.feed.posted - 30)]
+                found.append(f"not caught up: {behind}")
+        except Failed as failure:
+            found.append(str(failure))
         for subscriber in self._subscribers:
             subscriber.end()
         for life in self.lives:
@@ -353,25 +355,28 @@ def main() -> None:
     parser.add_argument("--in-process", action="store_true", help="a server without Spark")
     parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
     given = parser.parse_args()
+    end_with_what_was_started()
     chosen = {name: one for name, one in KINDS.items() if not given.only or any(word in name for word in given.only)}
     figures: list[dict[str, Any]] = []
     wrong_answers: list[str] = []
     waiting = list(chosen.items())
     while waiting:
-        with tempfile.TemporaryDirectory(prefix="bad-queries-", ignore_cleanup_errors=True) as root:
-            with Server(given, Path(root) / "server") as server:
-                while waiting:
-                    name, kind = waiting.pop(0)
-                    try:
-                        figures.append(server.measure(name, kind, given.hold))
-                    except (Failed, PenstockError) as error:
-                        figures.append({"figure": name, "failed": f"the server is lost: {error}"})
-                    print(figures[-1], flush=True)
-                    if problems(name, figures[-1]) and waiting:
-                        # What follows is measured at a server that has not been harmed.
-                        print(server.served.tail(), flush=True)
-                        break
-                wrong_answers += server.judged()
+        with (
+            tempfile.TemporaryDirectory(prefix="bad-queries-", ignore_cleanup_errors=True) as root,
+            Server(given, Path(root) / "server") as server,
+        ):
+            while waiting:
+                name, kind = waiting.pop(0)
+                try:
+                    figures.append(server.measure(name, kind, given.hold))
+                except (Failed, PenstockError) as error:
+                    figures.append({"figure": name, "failed": f"the server is lost: {error}"})
+                print(figures[-1], flush=True)
+                if problems(name, figures[-1]) and waiting:
+                    # What follows is measured at a server that has not been harmed.
+                    print(server.served.tail(), flush=True)
+                    break
+            wrong_answers += server.judged()
     found = [one for figure in figures for one in problems(figure["figure"], figure)] + wrong_answers
     print("\n".join(found) if found else "every answer of the ordinary queries was right")
     if given.keep:

@@ -259,7 +259,8 @@ def test_a_join_stops_while_it_grows(tmp_path: Path, query: str, monkeypatch: py
         source=f"FILES (path '{tmp_path}/in', format 'parquet')"
     )
     script += (
-        f"CREATE RELATION statics (k BIGINT, v BIGINT) FROM FILES (path '{tmp_path}/statics.parquet', format 'parquet');"
+        "CREATE RELATION statics (k BIGINT, v BIGINT)"
+        f" FROM FILES (path '{tmp_path}/statics.parquet', format 'parquet');"
         f"CREATE QUERY pairs INTO FILES (path '{tmp_path}/pairs', format 'csv') AS {query};"
         f"CREATE QUERY plain INTO FILES (path '{tmp_path}/plain', format 'csv') AS SELECT v FROM s WHERE v >= 0;"
     )

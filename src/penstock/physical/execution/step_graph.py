@@ -214,8 +214,8 @@ def made_operators(
     steps: Sequence[Step], make: MakeOperator, meter: Meter | None = None,
     kept: Mapping[int, Operator] = MappingProxyType({}), isolated: bool = False,
 ) -> dict[int, Operator]:  # fmt: skip
-    """Return the operators of steps by their numbers. kept: operators that are there already, of steps that read nothing
-    in place; isolated: as of `attach`."""
+    """Return the operators of steps by their numbers. kept: operators that are there already, of steps that read
+    nothing in place; isolated: as of `attach`."""
     made = {step.id: kept.get(step.id) or make(step) for step in steps}
     attach(steps, made, isolated)
     if meter is None:

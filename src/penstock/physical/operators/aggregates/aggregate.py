@@ -111,8 +111,8 @@ class Aggregation(Operator):
         return self._early.until(heartbeat)
 
     def _times_of_changes(self, heartbeat: int) -> Iterable[Int64s]:
-        """Return when rows enter and leave up to `heartbeat`, which have not been added or subtracted; later ones may be
-        among them."""
+        """Return when rows enter and leave up to `heartbeat`, which have not been added or subtracted; later times may
+        be among them."""
         arriving = self._early.waiting(heartbeat)
         return (self._live.times_until(heartbeat), *(one.ts for one in arriving), *(one.exp for one in arriving))
 
