@@ -62,7 +62,7 @@ class IngestExecutor:
         self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None, failures: StepFailures | None = None,
         before: IngestExecutor | None = None,
     ) -> None:  # fmt: skip
-        self._failures = failures
+        self.failures = failures
         self._graph: StepGraph = StepGraph.of_source(plan, source, None if before is None else before._graph)
         kept: Mapping[int, Operator] = {}
         self._figures: StepFigures = {}
@@ -91,7 +91,7 @@ class IngestExecutor:
         result = StageResult()
         inbox: dict[Port, list[Elements]] = {}
         for step in self._graph.steps:
-            if self._failures is not None and self._failures.stopped(step):
+            if self.failures is not None and self.failures.stopped(step):
                 continue
             operator = self._operators[step.id]
             made: list[Elements] = []
@@ -103,10 +103,10 @@ class IngestExecutor:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
                         self.counts.receive((step.id, port), elements)
-                        with nullcontext() if self._failures is None else self._failures.limited(step):
+                        with nullcontext() if self.failures is None else self.failures.limited(step):
                             made += operator.process(port, elements)
             except Exception as error:
-                note_failure(step, error, self._failures)
+                note_failure(step, error, self.failures)
                 continue
             if made:
                 self.counts.emit(step.id, sum(map(len, made)))
