@@ -35,7 +35,11 @@ def rows(first: int, count: int, value: str = "{}") -> str:
 @pytest.mark.parametrize(
     ("bad", "code", "message"),
     [
-        ("SELECT checked(v - 5) AS x FROM s", "P0621", "query bad: the user-defined function checked failed: ValueError"),
+        (
+            "SELECT checked(v - 5) AS x FROM s",
+            "P0621",
+            "query bad: the user-defined function checked failed: ValueError",
+        ),
         (
             "SELECT checked(MIN(v - 5)) AS x FROM s [RANGE 1 HOUR]",
             "P0621",

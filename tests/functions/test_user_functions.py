@@ -513,3 +513,26 @@ def test_a_call_that_takes_too_long() -> None:
         many = pa.array([1] * 100)
         assert call_function(function, [many], 100) == many
     assert call_function(function, [values], 3) == values
+
+
+def test_a_call_that_ends_its_process_is_not_tried_for_ever(tmp_path: Path) -> None:
+    """A task is repeated where its process has ended; what it was doing stands in a file."""
+    mark = tmp_path / "mark"
+    code = f"""
+import os
+from pathlib import Path
+import pyarrow as pa
+from penstock.errors import PenstockError
+from penstock.expressions.user import UserFunction
+from penstock.expressions.user_calls import call_function, limited_calls
+try:
+    with limited_calls(None, Path({str(mark)!r})):
+        call_function(UserFunction("calm", pa.int64(), lambda values: values), [pa.array([1])], 1)
+        call_function(UserFunction("dying", pa.int64(), lambda values: os._exit(7)), [pa.array([1])], 1)
+except PenstockError as error:
+    print(error.code, error.message.splitlines()[0])
+"""
+    ends = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(4)]
+    assert [end.returncode for end in ends] == [7, 7, 0, 0]
+    said = "P0621 the user-defined function dying failed: the process in which it ran has ended each time\n"
+    assert ends[2].stdout == said

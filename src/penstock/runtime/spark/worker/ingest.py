@@ -16,7 +16,6 @@ from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
 from penstock.connectors.sources import is_rereadable, open_source
 from penstock.expressions.shown import shown_row
-from penstock.expressions.user_calls import limited_calls
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter
 from penstock.physical.execution.executor import IngestExecutor
@@ -40,6 +39,7 @@ from penstock.runtime.spark.worker.packets import (
     timings_packet,
 )
 from penstock.runtime.spark.worker.tapped import published_taps
+from penstock.runtime.spark.worker.user_code import limited_user_code
 from penstock.runtime.watching.reports import IngestReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
@@ -113,7 +113,7 @@ class Ingest:
         self._record_rejections(stamped, parsed, origin)
         if self._retained is not None:
             self._retained.add(self._with_columns(stamped.elements, self._retained.columns))
-        with limited_calls(self._job.function_seconds if self._job.isolated else None):
+        with limited_user_code(self._job):
             result = self._executor.run(self._with_columns(stamped.elements, self._executor.columns))
         with self.watch.phase("exchange"):
             self._router.post(result, self._task)

@@ -18,7 +18,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.expressions.user_calls import limited_calls
 from penstock.physical.elements import Elements
 from penstock.physical.execution.decisions import NO_DECISIONS
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
@@ -50,6 +49,7 @@ from penstock.runtime.spark.worker.packets import (
 )
 from penstock.runtime.spark.worker.spill_files import SpillFiles, unpacked
 from penstock.runtime.spark.worker.tapped import published_taps
+from penstock.runtime.spark.worker.user_code import limited_user_code
 from penstock.runtime.watching.reports import ShardReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
@@ -202,7 +202,7 @@ class ShardRound:
         with self._watch.phase("state"):
             executor, chunks, stored = self._executor(shard)
         executor.tapped = tapped_ports(job.plan, published_taps(Path(self._root)))
-        with self._watch.phase("operators"), limited_calls(job.function_seconds if job.isolated else None):
+        with self._watch.phase("operators"), limited_user_code(job):
             result = executor.run(inputs, progress, self._take, self._failures, decided, reached)
         with self._watch.phase("state"):
             self._save(shard, executor, chunks, stored)
