@@ -18,6 +18,7 @@ DECLARED = (
     "CREATE QUERY good AS SELECT v FROM s;"
     "CREATE QUERY sums AS SELECT SUM(v) AS n FROM s [RANGE 1 HOUR];"
 )
+CHECKED = "query bad: the user-defined function checked failed: ValueError"
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -38,12 +39,12 @@ def rows(first: int, count: int, value: str = "{}") -> str:
         (
             "SELECT checked(v - 5) AS x FROM s",
             "P0621",
-            "query bad: the user-defined function checked failed: ValueError",
+            CHECKED,
         ),
         (
             "SELECT checked(MIN(v - 5)) AS x FROM s [RANGE 1 HOUR]",
             "P0621",
-            "query bad: the user-defined function checked failed: ValueError",
+            CHECKED,
         ),
         (
             "SELECT a.v FROM s [RANGE 1 HOUR] AS a, s [RANGE 1 HOUR] AS b WHERE a.v % 1 = b.v % 1",

@@ -6,8 +6,8 @@ position, because it occurs while a query runs.
 
 A query of a server shares its rounds with others, which wait while a function works. So a call may have a limit of time
 (`limited_calls`): in the main thread of a process, where workers run, it is ended by a signal; elsewhere it fails when
-it has returned. And a call during which processes have ended twice is not tried again: where a task is repeated, it would
-end them all.
+it has returned. And a call during which processes have ended twice is not tried again: where a task is repeated, it
+would end them all.
 """
 
 from __future__ import annotations
