@@ -185,7 +185,8 @@ class Server:
 
     def __init__(self, given: argparse.Namespace, folder: Path) -> None:
         self._given, self._folder = given, folder
-        results, temporary = folder / "results", folder / "tmp"
+        # A server keeps others off what lies beside its tokens.
+        results, temporary = folder.parent / "results", folder / "tmp"
         results.mkdir(parents=True)
         temporary.mkdir()
         self.results = results

@@ -121,9 +121,9 @@ KINDS: Mapping[str, Kind] = {
     "a sink that fails": Kind(
         "INTO FILES (path '{results}/bad', format 'csv') AS SELECT n FROM bad WHERE n >= 0", steady, spoil=no_folder
     ),
-    "an exception where an operator is made": Kind(f"AS SELECT SUM(n) AS x FROM bad [ROWS {AT_MAKING}]", steady),
-    "an exception where it advances": Kind(f"AS SELECT SUM(n) AS x FROM bad [ROWS {AT_ADVANCE}]", steady),
-    "an exception where state is written": Kind(f"AS SELECT SUM(n) AS x FROM bad [ROWS {AT_WRITING}]", steady),
+    "an exception where an operator is made": Kind(f"AS SELECT SUM(calm(n)) AS x FROM bad [ROWS {AT_MAKING}]", steady),
+    "an exception where it advances": Kind(f"AS SELECT SUM(calm(n)) AS x FROM bad [ROWS {AT_ADVANCE}]", steady),
+    "an exception where state is written": Kind(f"AS SELECT SUM(calm(n)) AS x FROM bad [ROWS {AT_WRITING}]", steady),
     "a SELECT that joins all": Kind(
         "", spread, _KEPT,
         "SELECT a.n, b.n AS m FROM bad [RANGE 1 DAY] AS a, bad [RANGE 1 DAY] AS b WHERE a.n + b.n >= 0",

@@ -38,6 +38,8 @@ QUERIES = {
     "some_pairs": "SELECT ISTREAM(a.v, b.x) FROM s [RANGE 50 MILLISECONDS] AS a, s [RANGE 20 MILLISECONDS] AS b"
     " WHERE a.v + b.v > 9",
     "counted_pairs": "SELECT a.v, COUNT(*) AS n FROM s [RANGE 90 MILLISECONDS] AS a, s [ROWS 3] AS b GROUP BY a.v",
+    "by_key": "SELECT a.v, b.v AS w FROM s [RANGE 30 MILLISECONDS] AS a, s [RANGE 1 HOUR] AS b WHERE a.k = b.k",
+    "by_key_and_rows": "SELECT a.v, b.v AS w FROM s [RANGE 90 MILLISECONDS] AS a, s [ROWS 9] AS b WHERE a.k = b.k",
     "lists": "SELECT k, ARRAY_AGG(v) AS n FROM s [RANGE 60 MILLISECONDS] GROUP BY k",
     "all_texts": "SELECT STRING_AGG(x, ',') AS n FROM s",
     "shorter_lists": "SELECT k, ARRAY_AGG(v) AS n FROM s [RANGE 30 MILLISECONDS] GROUP BY k",
@@ -115,6 +117,25 @@ def test_lists_without_bound_are_emitted_in_portions() -> None:
     assert len(emitted) > 5
 
 
+def test_pairs_by_a_key_are_emitted_in_portions() -> None:
+    """No row of another key joins, and no round emits far more than its portion."""
+    script = STREAM.format(source="MEMORY ()") + (
+        "CREATE QUERY pairs AS SELECT a.v, b.v AS w FROM s [RANGE 1 DAY] AS a, s [ROWS 100000] AS b WHERE a.k = b.k;"
+    )
+    count = 2_000
+    keys = [0] * 1_000 + list(range(1_000))
+    rows = pa.table({"ts": range(count), "k": keys, "v": range(count), "x": ["x"] * count})
+    emitted: list[int] = []
+    result = run_local(
+        bind_script(script).queries, {"s": rows}, max_answers=4_000_000, batch_rows=500,
+        watcher=lambda metrics: emitted.append(metrics.queries["pairs"].rows),
+    )  # fmt: skip
+    assert result.tables["pairs"].num_rows == emitted[-1] == 1_001**2 + 999
+    steps = [after - before for before, after in zip([0, *emitted], emitted, strict=False)]
+    # A pair has 24 bytes.
+    assert max(steps) < 2 * 4_000_000 / 24
+
+
 SCRIPT = (
     "SET shards = 3; SET max_batch_answers = '{most}'; SET max_batch_bytes = '1 kB';"
     + STREAM.format(source="FILES (path '{folder}/in', format 'parquet')")
@@ -129,6 +150,7 @@ SCRIPT = (
             "nested",
             "every_pair",
             "counted_pairs",
+            "by_key_and_rows",
             "lists",
         )
     )
