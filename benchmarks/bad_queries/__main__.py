@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -346,20 +346,10 @@ def problems(name: str, figure: dict[str, Any]) -> list[str]:
     return [f"{name}: {one}" for one in found]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bad_queries", description=__doc__)
-    parser.add_argument("--queries", type=int, default=30, help="ordinary queries")
-    parser.add_argument("--rate", type=int, default=50, help="rows a second that these read")
-    parser.add_argument("--hold", type=float, default=20, help="seconds for which a bad query stands")
-    parser.add_argument("--only", nargs="*", default=[], help="kinds with one of these words")
-    parser.add_argument("--set", nargs="*", default=[], help="settings of the server, key=value")
-    parser.add_argument("--in-process", action="store_true", help="a server without Spark")
-    parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
-    given = parser.parse_args()
-    end_with_what_was_started()
-    chosen = {name: one for name, one in KINDS.items() if not given.only or any(word in name for word in given.only)}
-    figures: list[dict[str, Any]] = []
-    wrong_answers: list[str] = []
+def measure_all(
+    given: argparse.Namespace, chosen: Mapping[str, Kind], figures: list[dict[str, Any]], wrong_answers: list[str]
+) -> None:
+    """Measure kinds, and add what is found to `figures` and `wrong_answers`."""
     waiting = list(chosen.items())
     while waiting:
         with (
@@ -378,10 +368,30 @@ def main() -> None:
                     print(server.served.tail(), flush=True)
                     break
             wrong_answers += server.judged()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bad_queries", description=__doc__)
+    parser.add_argument("--queries", type=int, default=30, help="ordinary queries")
+    parser.add_argument("--rate", type=int, default=50, help="rows a second that these read")
+    parser.add_argument("--hold", type=float, default=20, help="seconds for which a bad query stands")
+    parser.add_argument("--only", nargs="*", default=[], help="kinds with one of these words")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of the server, key=value")
+    parser.add_argument("--in-process", action="store_true", help="a server without Spark")
+    parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
+    given = parser.parse_args()
+    end_with_what_was_started()
+    chosen = {name: one for name, one in KINDS.items() if not given.only or any(word in name for word in given.only)}
+    figures: list[dict[str, Any]] = []
+    wrong_answers: list[str] = []
+    try:
+        measure_all(given, chosen, figures, wrong_answers)
+    finally:
+        # Also where it is ended before its time.
+        if given.keep and figures:
+            print(save("bad queries" + (" in process" if given.in_process else ""), "1g", figures))
     found = [one for figure in figures for one in problems(figure["figure"], figure)] + wrong_answers
     print("\n".join(found) if found else "every answer of the ordinary queries was right")
-    if given.keep:
-        print(save("bad queries" + (" in process" if given.in_process else ""), "1g", figures))
     sys.exit(bool(found))
 
 
