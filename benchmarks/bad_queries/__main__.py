@@ -188,7 +188,7 @@ class Server:
         # A server keeps others off what lies beside its tokens.
         results, temporary = folder.parent / "results", folder / "tmp"
         results.mkdir(parents=True)
-        temporary.mkdir()
+        temporary.mkdir(parents=True)
         self.results = results
         os.environ["TMPDIR"] = str(temporary)
         settings = () if given.in_process else ("trigger=200 ms", "spark.driver.memory=1g", "shards=2")
