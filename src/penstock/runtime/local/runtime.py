@@ -122,8 +122,9 @@ class LocalJob:
             failures: as for `StageExecutor.run`.
         """
         router = ExchangeRouter(self.shards)
+        for ingest in self.ingests.values():
+            ingest.failures = failures
         for task, (name, batches) in enumerate(stamped.items()):
-            self.ingests[name].failures = failures
             for elements in batches:
                 with self.watch.phase("ingest"):
                     result = self.ingests[name].run(elements)
