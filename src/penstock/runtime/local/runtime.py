@@ -136,7 +136,7 @@ class LocalJob:
             for shard, executor in enumerate(stage):
                 inputs = router.take(self.plan, executor.stage, shard)
                 with self.watch.phase("operators"):
-                    result = executor.run(inputs, progress, None, failures, decided, before)
+                    result = executor.run(inputs, progress, failures=failures, decided=decided, reached=before)
                 self.reached = earliest(self.reached, result.reached)
                 self._post(result, router, shard)
                 self.rejected += result.rejected
