@@ -39,6 +39,7 @@ class Served:
         settings: as written, `key=value`.
         program: what Python runs, before `serve` and its options.
         in_process: without Spark.
+        options: others of the command.
 
     Attributes:
         starts: how often it has been started.
@@ -46,12 +47,13 @@ class Served:
 
     def __init__(
         self, folder: Path, settings: tuple[str, ...] = (), program: tuple[str, ...] = ("-m", "penstock"),
-        in_process: bool = False,
+        in_process: bool = False, options: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._folder = folder
         self._program = program
         self._settings = settings
         self._in_process = in_process
+        self._options = options
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -72,11 +74,12 @@ class Served:
 
     def start(self) -> None:
         """Start it and wait until it listens. Raises Failed."""
-        paths = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+        paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, *self._program, "serve", "--checkpoint", str(self.checkpoint)]
         command += ["--http", f"127.0.0.1:{self._port}", "--token-file", str(self._folder / "tokens.json")]
         command += [part for one in self._settings for part in ("--set", one)]
         command += ["--in-process"] * self._in_process
+        command += self._options
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self._folder,
@@ -151,12 +154,13 @@ class Subscriber(threading.Thread):
 
     Args:
         life: of the query, which gets what is received.
+        whole: it never leaves by itself.
     """
 
-    def __init__(self, url: str, token: str, life: Life, seed: int) -> None:
+    def __init__(self, url: str, token: str, life: Life, seed: int, whole: bool = False) -> None:
         super().__init__(daemon=True, name=f"subscriber {life.number}")
         self._url, self._token = url, token
-        self._life = life
+        self._life, self._whole = life, whole
         self._draw = random.Random(seed)
         self._over = threading.Event()
         #: Subscriptions that it has begun, and the present one.
@@ -179,7 +183,7 @@ class Subscriber(threading.Thread):
                             self._take(batch.to_pylist())
                             cursor = subscription.cursor
                             until -= 1
-                            if not until or self._over.is_set():
+                            if (not until and not self._whole) or self._over.is_set():
                                 break
                 except PenstockError as error:
                     if self._over.is_set():

@@ -327,6 +327,13 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("statement_timeout", 60.0, _length, "how long a one-time query at a server may take; 0: no limit"),
     Setting(
+        "function_timeout",
+        10.0,
+        _length,
+        "how long a call of a user-defined function may take at a server, and a second more for each 100 rows, before"
+        " its query fails alone; 0: no limit",
+    ),
+    Setting(
         "result_limit",
         0,
         _no_bytes_or,

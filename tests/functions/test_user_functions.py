@@ -6,6 +6,8 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from user_kit import answer
 import penstock
 from penstock.errors import PenstockError
 from penstock.expressions.user import REGISTERED, UserFunction, make
+from penstock.expressions.user_calls import call_function, limited_calls
 from penstock.session import Session
 from penstock.testing import samples
 from tests.commands import penstock as command_words
@@ -475,3 +478,61 @@ def test_a_module_that_another_one_imports_is_no_part_of_it(tmp_path: Path, monk
     with pytest.raises(PenstockError, match="P0221: os in") as caught:
         Session().execute("CREATE FUNCTION f RETURNS STRING AS 'imports_much:os.getcwd'")
     assert "os:name" in str(caught.value)
+
+
+def test_a_call_that_takes_too_long() -> None:
+    """In the main thread it is ended, elsewhere it fails when it returns; a limit grows with the rows."""
+    values = pa.array([1, 2, 3])
+
+    def slow(numbers: pa.Array) -> pa.Array:
+        try:
+            time.sleep(0.3 if elsewhere else 600)
+        except ValueError:
+            raise AssertionError from None
+        return numbers
+
+    function = UserFunction("slow", pa.int64(), slow)
+    failures: list[PenstockError] = []
+
+    def call() -> None:
+        with limited_calls(0.05), pytest.raises(PenstockError) as caught:
+            call_function(function, [values], 3)
+        failures.append(caught.value)
+
+    elsewhere = False
+    call()
+    elsewhere = True
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    for failure_ in failures:
+        assert failure_.code == "P0621" and failure_.hint == "a faster function, or SET function_timeout"
+        assert "takes longer than 0.08 seconds over 3 rows (function_timeout)" in failure_.message
+    assert len(failures) == 2
+    with limited_calls(0.05):
+        many = pa.array([1] * 100)
+        assert call_function(function, [many], 100) == many
+    assert call_function(function, [values], 3) == values
+
+
+def test_a_call_that_ends_its_process_is_not_tried_for_ever(tmp_path: Path) -> None:
+    """A task is repeated where its process has ended; what it was doing stands in a file."""
+    mark = tmp_path / "mark"
+    code = f"""
+import os
+from pathlib import Path
+import pyarrow as pa
+from penstock.errors import PenstockError
+from penstock.expressions.user import UserFunction
+from penstock.expressions.user_calls import call_function, limited_calls
+try:
+    with limited_calls(None, Path({str(mark)!r})):
+        call_function(UserFunction("calm", pa.int64(), lambda values: values), [pa.array([1])], 1)
+        call_function(UserFunction("dying", pa.int64(), lambda values: os._exit(7)), [pa.array([1])], 1)
+except PenstockError as error:
+    print(error.code, error.message.splitlines()[0])
+"""
+    ends = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(4)]
+    assert [end.returncode for end in ends] == [7, 7, 0, 0]
+    said = "P0621 the user-defined function dying failed: the process in which it ran has ended each time\n"
+    assert ends[2].stdout == said

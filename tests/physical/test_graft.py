@@ -21,7 +21,7 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.execution import executor
+from penstock.physical.execution import step_graph
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.ingest import read_columns, stamp
@@ -243,7 +243,7 @@ def test_an_operator_that_cannot_be_made_leaves_the_executor_as_it_was(monkeypat
         raise ValueError("no such function")
 
     with monkeypatch.context() as patch, pytest.raises(ValueError, match="no such function"):
-        patch.setattr(executor, "make_operator", fail)
+        patch.setattr(step_graph, "make_operator", fail)
         job.graft(both, {}, plan.sources)
     for given in stamped_rounds(plan.sources, rows, 1):
         assert run_round(job, given) == run_round(other, given)

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -194,10 +193,8 @@ def test_a_failure_while_state_is_exchanged_ends_the_queries_whose_state_it_is(
     monkeypatch.setattr(StoreJoin, "advance_jointly", staticmethod(failing_settle))
     executors = [row[0] for row in live._job.stages]
     operators = {step.id: one._operators[step.id] for one in executors for step in one._graph.steps}
-    for executor in executors:
-        monkeypatch.setattr(executor, "run", partial(executor.run, failures=failures))
     rows_of(live, FAILING)
-    tables = live.round()
+    tables = live.round(failures=failures)
     steps = [step for step in live._job.plan.steps if id(operators.get(step.id)) in concerned]
     queries = {query for step in steps for query in step.queries}
     assert len(steps) == RELATIONS and failures.errors.keys() == queries < live._job.plan.queries.keys()

@@ -190,7 +190,7 @@ def test_what_fails_in_one_window_ends_no_other(
         sums = [step for step in turns if isinstance(step.spec, WindowSumsSpec)]
         turns[:] = [step for step in turns if step not in sums] + [sums[i] for i in order]
         failures = StepFailures()
-        job.stages[0][0].run = partial(job.stages[0][0].run, failures=failures)  # type: ignore[method-assign]
+        job.round = partial(job.round, failures=failures)  # type: ignore[method-assign]
         told = [_feed(job, 0, 12)]
         with monkeypatch.context() as patched:
             if broken:

@@ -643,7 +643,7 @@ def test_a_graft_looks_into_new_parts_alone(monkeypatch: pytest.MonkeyPatch) -> 
     kept = dict(executor._operators)
     made: list[str] = []
     monkeypatch.setattr(
-        "penstock.physical.execution.executor.make_operator",
+        "penstock.physical.execution.step_graph.make_operator",
         lambda spec, *rest: made.append(type(spec).__name__) or object.__new__(Grafted),
     )
     executor.graft(grown, {}, {"S"})

@@ -15,7 +15,9 @@ from inline_run import CRASHES, InlineRun, cold
 
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.physical.operators.joins import growth, join, multi_join, partner_counts
 from penstock.runtime.local.runtime import run_local
+from penstock.runtime.result_limits import ResultLimits, memory_of_machine
 
 STREAM = "CREATE STREAM s (ts BIGINT, k BIGINT, v BIGINT, x STRING) FROM {source} TIMESTAMP BY ts UNIT MILLISECOND;"
 WINDOW = "s [RANGE 40 MILLISECONDS SLIDE 1 MILLISECOND]"
@@ -36,6 +38,11 @@ QUERIES = {
     "some_pairs": "SELECT ISTREAM(a.v, b.x) FROM s [RANGE 50 MILLISECONDS] AS a, s [RANGE 20 MILLISECONDS] AS b"
     " WHERE a.v + b.v > 9",
     "counted_pairs": "SELECT a.v, COUNT(*) AS n FROM s [RANGE 90 MILLISECONDS] AS a, s [ROWS 3] AS b GROUP BY a.v",
+    "by_key": "SELECT a.v, b.v AS w FROM s [RANGE 30 MILLISECONDS] AS a, s [RANGE 1 HOUR] AS b WHERE a.k = b.k",
+    "by_key_and_rows": "SELECT a.v, b.v AS w FROM s [RANGE 90 MILLISECONDS] AS a, s [ROWS 9] AS b WHERE a.k = b.k",
+    "lists": "SELECT k, ARRAY_AGG(v) AS n FROM s [RANGE 60 MILLISECONDS] GROUP BY k",
+    "all_texts": "SELECT STRING_AGG(x, ',') AS n FROM s",
+    "shorter_lists": "SELECT k, ARRAY_AGG(v) AS n FROM s [RANGE 30 MILLISECONDS] GROUP BY k",
     "pairs": "RSTREAM(SELECT a.v, b.v AS w FROM s [RANGE 9 MILLISECONDS] AS a, s [NOW] AS b)",
 }
 
@@ -95,12 +102,57 @@ def test_a_portion_bounds_a_round() -> None:
     assert len(emitted) > 15 and max(steps) < 1_000 + 8_000
 
 
+def test_lists_without_bound_are_emitted_in_portions() -> None:
+    """Each of 600 rows lets the list of all be emitted again."""
+    script = STREAM.format(source="MEMORY ()") + "CREATE QUERY all_values AS SELECT ARRAY_AGG(v) AS n FROM s;"
+    count = 600
+    rows = pa.table({"ts": range(count), "k": [1] * count, "v": range(count), "x": ["x"] * count})
+    emitted: list[int] = []
+    result = run_local(
+        bind_script(script).queries, {"s": rows}, max_answers=100_000, batch_rows=count,
+        watcher=lambda metrics: emitted.append(metrics.queries["all_values"].rows),
+    )  # fmt: skip
+    lists = [row["n"] for row in result.tables["all_values"].to_pylist() if row["op"] == "+"]
+    assert lists[1:] == [list(range(n)) for n in range(2, count + 1)]
+    assert len(emitted) > 5
+
+
+def test_pairs_by_a_key_are_emitted_in_portions() -> None:
+    """No row of another key joins, and no round emits far more than its portion."""
+    script = STREAM.format(source="MEMORY ()") + (
+        "CREATE QUERY pairs AS SELECT a.v, b.v AS w FROM s [RANGE 1 DAY] AS a, s [ROWS 100000] AS b WHERE a.k = b.k;"
+    )
+    count = 2_000
+    keys = [0] * 1_000 + list(range(1_000))
+    rows = pa.table({"ts": range(count), "k": keys, "v": range(count), "x": ["x"] * count})
+    emitted: list[int] = []
+    result = run_local(
+        bind_script(script).queries, {"s": rows}, max_answers=4_000_000, batch_rows=500,
+        watcher=lambda metrics: emitted.append(metrics.queries["pairs"].rows),
+    )  # fmt: skip
+    assert result.tables["pairs"].num_rows == emitted[-1] == 1_001**2 + 999
+    steps = [after - before for before, after in zip([0, *emitted], emitted, strict=False)]
+    # A pair has 24 bytes.
+    assert max(steps) < 2 * 4_000_000 / 24
+
+
 SCRIPT = (
     "SET shards = 3; SET max_batch_answers = '{most}'; SET max_batch_bytes = '1 kB';"
     + STREAM.format(source="FILES (path '{folder}/in', format 'parquet')")
     + "".join(
         f"CREATE QUERY {name} INTO FILES (path '{{folder}}/{{place}}/{name}', format 'csv') AS {QUERIES[name]};"
-        for name in ("counted", "summed", "rows", "at_changes", "united", "nested", "every_pair", "counted_pairs")
+        for name in (
+            "counted",
+            "summed",
+            "rows",
+            "at_changes",
+            "united",
+            "nested",
+            "every_pair",
+            "counted_pairs",
+            "by_key_and_rows",
+            "lists",
+        )
     )
 )
 
@@ -198,3 +250,55 @@ def test_an_inner_operator_that_emits_more_than_its_limit(tmp_path: Path) -> Non
     assert "bytes in a round, and may 512,000 (result_limit)" in next(iter(failed.values())).message
     texts = [file.read_text() for file in (tmp_path / "plain").glob("*.csv")]
     assert sum(len(text.splitlines()) - 1 for text in texts) == 301
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a.v, b.v AS w FROM s [RANGE 1 DAY] AS a, s [RANGE 1 DAY] AS b WHERE a.k = b.k",
+        "SELECT a.v, b.v AS w FROM s [RANGE 1 DAY] AS a, s [ROWS 1000] AS b WHERE a.k = b.k OR a.v = b.v",
+        "SELECT a.v, b.v AS w FROM s [RANGE 1 DAY] AS a, s [ROWS 1000] AS b, s [RANGE 1 HOUR] AS c"
+        " WHERE a.k = b.k AND b.k = c.k AND a.v < 3",
+        "SELECT a.v, l.v AS w FROM s [RANGE 1 DAY] AS a, statics AS l WHERE a.k = l.k",
+        "SELECT a.v, l.v AS w FROM s [RANGE 1 DAY] AS a LEFT JOIN statics AS l ON a.k = l.k",
+        "SELECT a.v, l.v AS w FROM s [RANGE 1 DAY] AS a LEFT JOIN s [RANGE 1 DAY] AS l ON a.k = l.k",
+        "SELECT COUNT(*) AS n FROM s [RANGE 1 DAY] AS a, s [RANGE 1 DAY] AS b WHERE a.k = b.k AND a.v + b.v > 3",
+    ],
+)
+def test_a_join_stops_while_it_grows(tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 90,000 pairs at one instant no more are formed than the limit allows, and a batch of probes beyond it."""
+    for module in (join, multi_join, partner_counts):
+        for name in ("PROBES_AT_ONCE", "PAIRS_AT_ONCE"):
+            monkeypatch.setattr(module, name, 1_000, raising=False)
+    formed: list[int] = []
+    for module in (join, multi_join, partner_counts):
+        monkeypatch.setattr(module, "account", lambda rows: (formed.append(len(rows)), growth.account(rows)))
+    (tmp_path / "in").mkdir()
+    rows = {"ts": [1] * 300 + [2], "k": [0] * 301, "v": list(range(301)), "x": ["x"] * 301}
+    pq.write_table(pa.table(rows), tmp_path / "in/0.parquet")
+    pq.write_table(pa.table({"k": [0] * 300, "v": list(range(300))}), tmp_path / "statics.parquet")
+    script = "SET result_limit = '100 kB'; SET shards = 1;" + STREAM.format(
+        source=f"FILES (path '{tmp_path}/in', format 'parquet')"
+    )
+    script += (
+        "CREATE RELATION statics (k BIGINT, v BIGINT)"
+        f" FROM FILES (path '{tmp_path}/statics.parquet', format 'parquet');"
+        f"CREATE QUERY pairs INTO FILES (path '{tmp_path}/pairs', format 'csv') AS {query};"
+        f"CREATE QUERY plain INTO FILES (path '{tmp_path}/plain', format 'csv') AS SELECT v FROM s WHERE v >= 0;"
+    )
+    run = InlineRun(script, tmp_path / "checkpoint", live=True, pause_failed=True).run()
+    failed = run.folder.delivered().failed or run.failed
+    assert {name: failure.code for name, failure in failed.items()} == {"pairs": "P0634"}
+    assert "bytes in a round, and may 102,400 (result_limit)" in next(iter(failed.values())).message
+    assert sum(formed) < 10_000
+    texts = [file.read_text() for file in (tmp_path / "plain").glob("*.csv")]
+    assert sum(len(text.splitlines()) - 1 for text in texts) == 301
+
+
+def test_what_an_operator_emits_to_others_fits_in_memory() -> None:
+    gigabyte = 2**30
+    limits = ResultLimits(each=gigabyte)
+    assert limits.between_operators(1, 100 * gigabyte) == (gigabyte, "result_limit")
+    assert limits.between_operators(1, 5 * gigabyte) == (gigabyte // 2, "what fits in memory")
+    assert ResultLimits().between_operators(1, gigabyte) == (None, "")
+    assert 2**26 < memory_of_machine() < 2**50

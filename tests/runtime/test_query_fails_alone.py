@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,10 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.connectors.sinks.files import FilesSink, read_result
 from penstock.errors import PenstockError
 from penstock.physical.operators import make_operator
+from penstock.physical.operators.aggregates.pane_store import WindowSums
+from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.runtime.spark.version import stored_version
+from penstock.testing import samples
 
 __all__ = ["calm", "undisturbed"]
 
@@ -107,6 +113,55 @@ def test_an_error_of_any_kind_belongs_to_its_step(calm: Path, monkeypatch: pytes
     assert "query best: ZeroDivisionError: in an operator" in run.failed["best"].message
     assert "sums" not in run.failed
     assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("where", ["__init__", "synopses", "attach"])
+def test_an_error_outside_of_the_work_of_an_operator(
+    calm: Path, monkeypatch: pytest.MonkeyPatch, where: str, late: bool
+) -> None:
+    """An operator that cannot be made, attached to what it reads, or written, in the first batch of its query or, where
+    workers have lost their state, in a later one."""
+    kind: Any = WindowSums if where == "attach" else RowWindow
+    texts = {"q": "SELECT SUM(x) AS y FROM S [ROWS 7]"}
+    if where == "attach":
+        sums = "RSTREAM(SELECT k, SUM(x) AS y FROM S [RANGE {} SECONDS SLIDE 7 SECONDS] GROUP BY k)"
+        texts = {"q": sums.format(21), "p": sums.format(14)}
+    inner = getattr(kind, where)
+    begun: list[int] = []
+
+    def faulty(self: Any, *given: Any) -> Any:
+        spec = given[0] if where == "__init__" else self._spec
+        if begun and (spec.slide == 7 if where == "attach" else spec.rows == 7):
+            raise ZeroDivisionError(f"at {where}")
+        return inner(self, *given)
+
+    monkeypatch.setattr(kind, where, faulty)
+    run = InlineRun(script(calm, *OTHERS), calm / "checkpoint", live=True, pause_failed=True).go(1)
+    begun += [] if late else [1]
+    run.change(script(calm, *OTHERS, *texts, **texts)).go(1)
+    if late:
+        assert not run.failed
+        begun.append(1)
+        cold()
+    run.run()
+    assert {name: failure.code for name, failure in run.failed.items()} == dict.fromkeys(texts, "P0601")
+    assert f"query q: ZeroDivisionError: at {where}" in run.failed["q"].message
+    for name in OTHERS:
+        assert result(calm, name) == result(calm, name, "calm"), name
+
+
+def test_a_function_that_takes_too_long(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(numbers: pa.Array) -> pa.Array:
+        time.sleep(600)
+        return numbers
+
+    monkeypatch.setattr(samples, "checked", slow)
+    text = "SET function_timeout = '100 ms';" + script(calm, *OTHERS, "q", q=FAILING["ingest"])
+    run = InlineRun(text, calm / "checkpoint", live=True, pause_failed=True).run()
+    assert {name: failure.code for name, failure in run.failed.items()} == {"q": "P0621"}
+    for name in OTHERS:
+        assert result(calm, name) == result(calm, name, "calm"), name
 
 
 def test_without_isolation_the_run_stops(calm: Path) -> None:
@@ -269,3 +324,30 @@ def test_a_change_that_fails_leaves_the_job_of_the_workers(calm: Path) -> None:
     assert (calm / "checkpoint" / "penstock" / "job.pickle").read_bytes() == job
     run.run()
     assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
+def test_an_operator_that_needs_more_memory_than_there_is(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(self: Any, moment: Any) -> Any:
+        raise pa.ArrowMemoryError("malloc of size 1 failed")
+
+    monkeypatch.setattr(RowWindow, "advance", short)
+    text = script(calm, *OTHERS, "q", q="SELECT SUM(x) AS y FROM S [ROWS 7]")
+    run = InlineRun(text, calm / "checkpoint", live=True, pause_failed=True).run()
+    assert run.failed["q"].code == "P0601"
+    assert "query q: an operator, RowWindow, needs more memory than its process has" in run.failed["q"].message
+    assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
+def test_a_worker_takes_no_more_than_its_part_of_memory() -> None:
+    code = """
+from penstock.runtime.memory_limit import limit_worker
+from penstock.runtime.result_limits import memory_of_machine
+limit_worker()
+try:
+    bytearray(memory_of_machine())
+except MemoryError:
+    print("no more")
+"""
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "no more\n"
+    )

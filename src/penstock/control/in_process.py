@@ -7,6 +7,7 @@ change and each round.
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
@@ -37,9 +38,11 @@ from penstock.control.entities.batch_log import LOG_NAME
 from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
 from penstock.expressions.user import loads_without_modules
+from penstock.expressions.user_calls import limited_calls
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.physical.execution.progress import NOTHING, timed_sources
+from penstock.physical.execution.step_failures import StepFailures
 from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.local.statics import read_relation
@@ -101,6 +104,9 @@ class InProcessEngine:
         # All answers are kept in memory, and written with the state after each round.
         self._free = min(free_bytes(Path.cwd() if folder is None else folder), _MOST_KEPT)
         self._limits = ResultLimits.of(0, self._free, {})
+        self._function_seconds: float | None = None
+        #: By place, how their user calls queries.
+        self._names: dict[int, str] = {}
         self._taps = Taps()
         self._state = _State()
         #: By track, why its state is lost.
@@ -175,6 +181,8 @@ class InProcessEngine:
                     self._state.number += 1
                 self._live.decide_by(_deciding(version))
                 self._limits = self._limits_of(version)
+                self._function_seconds = float(version.settings["function_timeout"]) or None
+                self._names |= {one.place: one.query.name for one in version.queries.values() if one.query is not None}
                 self._state.command, self._state.waiting = version.command, version.waiting
                 found = self.version()
                 found = replace(found, begun=with_instants(found.heartbeats, version, found.ahead))
@@ -206,7 +214,8 @@ class InProcessEngine:
             return EngineFigures(live.metrics, live.run, places, rows_since=live.run.since)
 
     def listen(self, on_failed: OnFailed) -> None:
-        """Queries of this engine fail alone where they have more answers than their limit."""
+        """Queries of this engine fail alone where an operator of theirs raises, and where they have more answers than
+        their limit."""
         self._on_failed = on_failed
 
     def follow(self, on_batch: OnBatch) -> None:
@@ -239,9 +248,11 @@ class InProcessEngine:
             before = deepcopy(replace(self._state, live=None)), self._live.snapshot()
             try:
                 read = {number: self._read(number, source) for number, source in self._state.sources.items()}
-                for place, table in self._live.round(self._taps).items():
+                with limited_calls(self._function_seconds):
+                    answers = self._live.round(self._taps, StepFailures(*self._limits.between_operators(1)))
+                for place, table in answers.items():
                     self._add(int(place), table)
-                failed = self._end_exceeding()
+                failed = self._end_failed() | self._end_exceeding()
                 figures = self._live.figures()
                 places = {name: int(place) for name, place in figures.places.items()}
                 posted = self._on_batch is not None and self._on_batch(figures.run.batches[-1], places)
@@ -259,6 +270,23 @@ class InProcessEngine:
                 if source.connector == "POSTED" and source.is_stream:
                     open_source(source).forget(sorted(paths))
 
+    def _end_failed(self) -> dict[int, PenstockError]:
+        """Pause the queries of which a step has failed in the round; return the error of each by place."""
+        failed: dict[int, PenstockError] = {}
+        for name, error in dict(self._live.failed).items():
+            place = int(name)
+            # The engine has numbers for names.
+            message = re.sub(r"\Aquery \d+:", f"query {self._names.get(place, name)}:", error.message)
+            failed[place] = PenstockError(error.code, message, hint=error.hint, cause=error.cause)
+            self._pause(name)
+        return failed
+
+    def _pause(self, name: str) -> None:
+        track, activity = self._state.standing[int(name)]
+        if activity is not Activity.PAUSED:
+            self._live.pause(name)
+            self._state.standing[int(name)] = track, Activity.PAUSED
+
     def _end_exceeding(self) -> dict[int, PenstockError]:
         """Pause the queries with more answers than their limit, and drop these; return the error of each by place. All
         answers are kept in memory here, so that all of them count."""
@@ -267,10 +295,8 @@ class InProcessEngine:
         while (over := self._limits.exceeded(sizes)) is not None:
             place = int(over)
             failed[place] = self._limits.error(over, sizes.pop(over))
-            track, activity = self._state.standing[place]
-            if activity is Activity.RUNNING:
-                self._live.pause(over)
-                self._state.standing[place] = track, Activity.PAUSED
+            if self._state.standing[place][1] is Activity.RUNNING:
+                self._pause(over)
             del self._state.answers[place]
         return failed
 

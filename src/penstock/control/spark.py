@@ -374,7 +374,7 @@ class SparkEngine:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def _failed(self, name: str, error: PenstockError) -> None:
-        self._on_failed(_place(name), error)
+        self._on_failed(_place(name), _named(error, self._version.queries))
 
     def _note(self, batch: BatchFigures) -> None:
         if self._on_batch is not None:

@@ -1,16 +1,28 @@
-"""Calls of user-defined code: conversion of values, and the report of its failures.
+"""Calls of user-defined code: conversion of values, the report of its failures, and how long it may take.
 
 Contract: every failure of the code (an exception, a wrong type or length) is a PenstockError P0621 that shows the
 function, up to three of the rows on which it fails, and the user's own part of the traceback as text. It has no
 position, because it occurs while a query runs.
+
+A query of a server shares its rounds with others, which wait while a function works. So a call may have a limit of time
+(`limited_calls`): in the main thread of a process, where workers run, it is ended by a signal; elsewhere it fails when
+it has returned. And a call during which processes have ended twice is not tried again: where a task is repeated, it
+would end them all.
 """
 
 from __future__ import annotations
 
 import inspect
+import signal
+import threading
+import time
 import traceback
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +33,90 @@ from penstock.expressions.user import UserAggregate, UserDefined, UserFunction
 from penstock.types import type_name
 
 _SHOWN = 3
+#: Seconds by which the limit of a call is longer for each of its rows.
+_EACH_ROW = 0.01
+
+#: How often a process may end during a call before the call is not tried again.
+_DEATHS = 2
+
+#: Seconds that a call may take, and somewhat more for each row; None for any time. And where it is noted.
+_LIMIT: ContextVar[float | None] = ContextVar("penstock_user_calls", default=None)
+_MARK: ContextVar[Path | None] = ContextVar("penstock_user_call", default=None)
+
+
+class _NotAgain(Exception):
+    """User code takes longer than it may, or ends its process."""
+
+
+@contextmanager
+def limited_calls(seconds: float | None, mark: Path | None = None) -> Iterator[None]:
+    """Limit each call of user-defined code in this context.
+
+    Args:
+        seconds: that it takes at most. None, 0: any time.
+        mark: what the names of files begin with that are there while code runs. Where another process takes the place
+            of one that has ended, it finds there during which call this was.
+    """
+    tokens = _LIMIT.set(seconds or None), _MARK.set(mark)
+    try:
+        yield
+    finally:
+        _LIMIT.reset(tokens[0])
+        _MARK.reset(tokens[1])
+
+
+@contextmanager
+def _marked(user: UserDefined) -> Iterator[None]:
+    """Note that code of `user` runs here. Raises _NotAgain where processes have ended meanwhile."""
+    place = _MARK.get()
+    if place is None:
+        yield
+        return
+    # Others are called before it, and come to an end.
+    mark = place.with_name(f"{place.name}-{zlib.crc32(user.key.encode()):08x}")
+    deaths = mark.stat().st_size if mark.exists() else 0
+    if deaths >= _DEATHS:
+        raise _NotAgain("the process in which it ran has ended each time")
+    with mark.open("ab") as file:
+        file.write(b".")
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+@contextmanager
+def _limited(user: UserDefined, rows: int) -> Iterator[None]:
+    """Limit what is done here: code of `user` over so many rows. Raises _NotAgain."""
+    with modules.beside(user.body), _marked(user), _within_time(rows):
+        yield
+
+
+@contextmanager
+def _within_time(rows: int) -> Iterator[None]:
+    limit = _LIMIT.get()
+    if limit is None:
+        yield
+        return
+    allowed = limit + _EACH_ROW * rows
+    error = _NotAgain(f"it takes longer than {allowed:.3g} seconds over {counted(rows, 'row')} (function_timeout)")
+
+    def end(number: int, frame: object) -> None:
+        raise error
+
+    began = time.monotonic()
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGALRM, end)
+        signal.setitimer(signal.ITIMER_REAL, allowed)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    else:
+        yield
+    if time.monotonic() - began > allowed:
+        raise error
 
 
 class _Misfit(Exception):
@@ -37,6 +133,9 @@ def call_function(user: UserFunction, arguments: Sequence[pa.Array], rows: int) 
         return pa.array([], user.returns)
     try:
         return _call(user, arguments, rows)
+    except (_NotAgain, MemoryError) as error:
+        # It would be so again.
+        raise _failed(user, "", error, (), None, 0) from error
     except Exception as error:
 
         def fails(start: int, stop: int) -> bool:
@@ -50,7 +149,7 @@ def call_function(user: UserFunction, arguments: Sequence[pa.Array], rows: int) 
 
 
 def _call(user: UserFunction, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
-    with modules.beside(user.body):
+    with _limited(user, rows):
         given = user.body(*arguments, rows=rows) if _wants_rows(user) else user.body(*arguments)
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
@@ -128,8 +227,10 @@ def final_values(user: UserAggregate, values: Sequence[object]) -> pa.Array:
 def _method(user: UserAggregate, name: str, states: tuple[object, ...], values: Sequence[pa.Array] = ()) -> object:
     method = getattr(user.body, name)
     try:
-        with modules.beside(user.body):
+        with _limited(user, len(values[0]) if values else 0):
             return method(*states, *values)
+    except (_NotAgain, MemoryError) as error:
+        raise _failed(user, f".{name}", error, (), None, 0) from error
     except Exception as error:
 
         def fails(start_: int, stop: int) -> bool:
@@ -151,7 +252,7 @@ def _failed(
     user: UserDefined, method: str, error: BaseException, arguments: Sequence[pa.Array],
     fails: Callable[[int, int], bool] | None, rows: int,
 ) -> PenstockError:  # fmt: skip
-    said = str(error) if isinstance(error, _Misfit) else f"{type(error).__name__}: {error}"
+    said = str(error) if isinstance(error, (_Misfit, _NotAgain)) else f"{type(error).__name__}: {error}"
     lines = [f"the user-defined {user.kind.lower()} {user.name}{method} failed: {said}"]
     if arguments and rows and fails is not None:
         found = _offending(fails, rows)
@@ -159,7 +260,9 @@ def _failed(
         lines.append("  it fails on:" if found else "  no single row makes it fail; its first rows:")
         lines += [f"    ({', '.join(repr(_python(a[i])) for a in arguments)})" for i in shown]
     lines += _traceback(error)
-    return PenstockError("P0621", "\n".join(lines))
+    slow = isinstance(error, _NotAgain) and "function_timeout" in said
+    hint = "a faster function, or SET function_timeout" if slow else None
+    return PenstockError("P0621", "\n".join(lines), hint=hint)
 
 
 def _offending(fails: Callable[[int, int], bool], rows: int) -> list[int]:

@@ -1,8 +1,9 @@
-"""The limit of memory of one-time queries: in a process beside the run, and in the tasks of a job on Spark."""
+"""Limits of memory: of one-time queries, in a process beside the run and in the tasks of a job on Spark; of workers."""
 
 from __future__ import annotations
 
 import errno
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.runtime.allocation import freed
+from penstock.runtime.result_limits import memory_of_machine
 
 
 @contextmanager
@@ -29,6 +31,15 @@ def limited(memory: int) -> Iterator[None]:
         raise
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def limit_worker() -> None:
+    """Let this process, and each that it forks, take no more than its part of the machine's memory. What needs more in
+    a worker fails, and ends its query alone; otherwise the system would end the worker, and with it the run."""
+    part = memory_of_machine() * 4 // 5 // min(2, os.cpu_count() or 1)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    known = [one for one in before if one != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([part, *known]), before[1]))
 
 
 def too_large(memory: int) -> PenstockError:

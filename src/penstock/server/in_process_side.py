@@ -94,7 +94,7 @@ class InProcessSide:
             f"{error.code}: {error.message}" if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
         )
         if what != self._failure:
-            hint = "without Spark a query does not fail alone: drop or pause the one whose error it is"
+            hint = "it is an error of no single operator: drop or pause the query that was begun last"
             log_event(
                 LOG, logging.ERROR, "failed", f"no rows are read, as a round has failed with {what}", error, hint=hint
             )

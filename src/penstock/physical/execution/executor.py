@@ -10,6 +10,7 @@ workers and in the local runtime.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from penstock.physical.elements import Elements
@@ -30,12 +31,15 @@ from penstock.physical.execution.progress import (
 from penstock.physical.execution.step_failures import StepFailures, note_failure
 from penstock.physical.execution.step_graph import (
     JointTurns,
+    MakeOperator,
     StepGraph,
     attach_again,
     made_operators,
+    operator_maker,
     read_in_place,
 )
-from penstock.physical.operators import Moment, Operator, Tables, make_operator
+from penstock.physical.operators import Moment, Operator, Tables
+from penstock.physical.operators.failed import FailedOperator
 from penstock.physical.plan.identity import moved_steps, step_keys
 from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources
 from penstock.physical.synopses.contract import Synopsis
@@ -58,15 +62,18 @@ class IngestExecutor:
         self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None, failures: StepFailures | None = None,
         before: IngestExecutor | None = None,
     ) -> None:  # fmt: skip
-        self._failures = failures
+        self.failures = failures
         self._graph: StepGraph = StepGraph.of_source(plan, source, None if before is None else before._graph)
         kept: Mapping[int, Operator] = {}
         self._figures: StepFigures = {}
         if before is not None:
             was, self._figures = {step.id: step.spec for step in before._graph.steps}, before._figures
             kept = {s.id: before._operators[s.id] for s in self._graph.steps if was.get(s.id) is s.spec}
+        isolated = failures is not None
         self._operators: dict[int, Operator]
-        self._operators = made_operators(self._graph.steps, tables, 1, NestedPlan, meter, kept)
+        self._operators = made_operators(
+            self._graph.steps, operator_maker(tables, 1, NestedPlan, isolated), meter, kept, isolated
+        )
         self.columns = plan.needed_columns(source)
         #: Rows of all batches since it was replaced.
         self.counts = FlowCounts()
@@ -84,7 +91,7 @@ class IngestExecutor:
         result = StageResult()
         inbox: dict[Port, list[Elements]] = {}
         for step in self._graph.steps:
-            if self._failures is not None and self._failures.stopped(step):
+            if self.failures is not None and self.failures.stopped(step):
                 continue
             operator = self._operators[step.id]
             made: list[Elements] = []
@@ -96,9 +103,10 @@ class IngestExecutor:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
                         self.counts.receive((step.id, port), elements)
-                        made += operator.process(port, elements)
+                        with nullcontext() if self.failures is None else self.failures.limited(step):
+                            made += operator.process(port, elements)
             except Exception as error:
-                note_failure(step, error, self._failures)
+                note_failure(step, error, self.failures)
                 continue
             if made:
                 self.counts.emit(step.id, sum(map(len, made)))
@@ -108,20 +116,25 @@ class IngestExecutor:
 
 class StageExecutor:
     """A keyed stage (≥ 1) in one shard, with its state. `spent`: seconds of the steps that ran in the last round, and
-    0 for each that is new; `counts`: the rows in it."""
+    0 for each that is new; `counts`: the rows in it.
+
+    Args:
+        isolated: an operator that cannot be made fails when it is to work, so that it ends its queries alone.
+    """
 
     def __init__(
         self, plan: Plan, stage: int, shard: int, shards: int, tables: Tables, drain: bool = False,
-        meter: Meter | None = None,
+        meter: Meter | None = None, isolated: bool = False,
     ) -> None:  # fmt: skip
         self._plan = plan
+        self._isolated = isolated
         self.stage = stage
         self._shard = shard
         self._shards = shards
         self._drain = drain
         self._meter = meter
         self._graph = StepGraph.of_stage(plan, stage)
-        self._operators = made_operators(self._graph.steps, tables, shards, NestedPlan, meter)
+        self._operators = made_operators(self._graph.steps, self._maker(tables), meter, isolated=isolated)
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress: dict[str, SourceProgress] = {}
         self._firsts = FirstTimestamps(plan.births)
@@ -191,17 +204,18 @@ class StageExecutor:
         kept = {known[n]: n for n in gone if n in self._operators}
         # The numbers under which the operators of new steps were.
         numbers = {step.id: kept.get(keys[step.id]) for step in new_steps}
+        make = self._maker(tables)
         made = {
-            step.id: make_operator(step.spec, tables, self._shards, NestedPlan) if n is None else self._operators[n]
-            for step in new_steps
-            for n in (numbers[step.id],)
+            step.id: make(step) if n is None else self._operators[n] for step in new_steps for n in (numbers[step.id],)
         }
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
         old_steps = [step for piece in ended for step in piece.steps if step.stage == self.stage]
         earlier, self._operators = self._operators, operators | made
         graph = StepGraph.of_stage(plan, self.stage, self._graph if self._whole else None)
         self._plan, self._graph, self._reads, self._joint = plan, graph, {}, None
-        self._unsettled = attach_again(new_steps, graph.reading, old_steps, earlier, numbers, self._operators)
+        self._unsettled = attach_again(
+            new_steps, graph.reading, old_steps, earlier, numbers, self._operators, self._isolated
+        )
         self._whole = True
         self._new = [number for number, former in numbers.items() if former is None]
         if self._unmeasured is not None:
@@ -217,6 +231,9 @@ class StageExecutor:
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
         self._firsts = FirstTimestamps(plan.births, self._firsts)
         self.spent, self.counts = {}, FlowCounts()
+
+    def _maker(self, tables: Tables) -> MakeOperator:
+        return operator_maker(tables, self._shards, NestedPlan, self._isolated)
 
     def received(self, inputs: Mapping[Channel, Sequence[Elements]]) -> dict[Port, int]:
         """Return the bytes that arrived for this shard, by port; those of a channel count at each port of it."""
@@ -300,7 +317,7 @@ class StageExecutor:
         self.spent, self.counts = dict.fromkeys(new, 0.0) | flow.spent, flow.counts
         self._unreported = set()
         if failures is not None and failures.errors:
-            self._drop(failures)
+            self.drop(failures)
         return result
 
     def _runs(self, step: Step, moment: Moment, flow: Flow) -> bool:
@@ -329,7 +346,14 @@ class StageExecutor:
             found = self._reads[step.id] = read_in_place(step)
         return found
 
-    def _drop(self, failures: StepFailures) -> None:
+    def fail(self, key: str, error: Exception, failures: StepFailures) -> None:
+        """Record the error of what was done, behind a round, for the steps with a key."""
+        keys = self._keys
+        for step in self._graph.steps:
+            if keys[step.id] == key:
+                failures.note(step, error)
+
+    def drop(self, failures: StepFailures) -> None:
         """Drop the steps of queries that have failed; the others keep their operators."""
         self._graph = StepGraph.of(self._plan, [step for step in self._graph.steps if not failures.stopped(step)])
         self._whole, self._joint = False, None
@@ -396,8 +420,17 @@ class StageExecutor:
         return {
             f"{keys[number]}.{name}": synopsis
             for number in self._numbers(among)
-            for name, synopsis in self._operators[number].synopses().items()
+            for name, synopsis in self._synopses_of(number).items()
         }
+
+    def _synopses_of(self, number: int) -> Mapping[str, Synopsis]:
+        try:
+            return self._operators[number].synopses()
+        except Exception as error:
+            if not self._isolated:
+                raise
+            self._operators[number] = FailedOperator(error)
+            return {}
 
     def marks(self) -> StageMarks:
         """Return the small state: operators' marks by key, and the progress seen."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import ParamSpec
 
@@ -158,6 +159,9 @@ class Flow:
     def _stopped(self, step: Step) -> bool:
         return self._failures is not None and self._failures.stopped(step)
 
+    def _limited(self, step: Step) -> AbstractContextManager[None]:
+        return nullcontext() if self._failures is None else self._failures.limited(step)
+
     def _go_on(
         self, step: Step, work: Callable[_Arguments, Iterable[Elements]],
         *given: _Arguments.args, **named: _Arguments.kwargs,
@@ -165,7 +169,8 @@ class Flow:
         """Pass on the batches that a call of the operator of `step` produces."""
         began = time.perf_counter()
         try:
-            produced = work(*given, **named)
+            with self._limited(step):
+                produced = work(*given, **named)
         except Exception as error:
             note_failure(step, error, self._failures)
             return
@@ -181,7 +186,8 @@ class Flow:
         """Pass on batches before the next one is produced."""
         while True:
             try:
-                made = next(pieces, None)
+                with self._limited(step):
+                    made = next(pieces, None)
             except Exception as error:
                 note_failure(step, error, self._failures)
                 return

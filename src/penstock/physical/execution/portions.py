@@ -27,7 +27,7 @@ from penstock.physical.plan.plan import Step
 _TIMESTAMP = 8
 #: Rows of the first part of a portion whose rows may be long: nobody knows yet how long. Each part has at most so many
 #: times the rows of the one before it.
-_FIRST, _GROWTH = 1_000, 8
+_FIRST, _GROWTH = 16, 4
 #: Bytes that a value of any length is taken for before one has been seen.
 _VALUE = 32
 

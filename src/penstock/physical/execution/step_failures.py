@@ -6,7 +6,10 @@ affected, since every step behind the failed one is used by the same queries or 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from penstock.errors import PenstockError
+from penstock.physical.operators.joins.growth import TooManyPairs, limited_joins
 from penstock.physical.plan.plan import Step
 
 
@@ -14,12 +17,13 @@ class StepFailures:
     """The queries that have failed in the rounds of an executor, each with its first error.
 
     Args:
-        most: bytes that a step may emit to others in a round; None for any number.
+        most: bytes that a step may emit to others in a round, which are in memory; None for any number.
+        why: what says so.
     """
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, most: int | None = None, why: str = "result_limit") -> None:
         self.errors: dict[str, PenstockError] = {}
-        self._most = most
+        self._most, self._why = most, why
         #: By step, what it has emitted to others.
         self._emitted: dict[int, int] = {}
 
@@ -29,14 +33,27 @@ class StepFailures:
             return
         emitted = self._emitted[step.id] = self._emitted.get(step.id, 0) + nbytes
         if emitted > self._most:
-            message = f"an operator, {step.spec.title}, emits {emitted:,} bytes in a round, and may {self._most:,}"
-            hint = "a narrower join, a shorter window or a longer SLIDE; or SET result_limit"
-            self.note(step, PenstockError("P0634", f"{message} (result_limit)", hint=hint))
+            self.note(step, self._too_much(step, emitted))
+
+    def limited(self, step: Step) -> AbstractContextManager[None]:
+        """Limit what joins form while `step` works: what a step emits is counted when all of it is there."""
+        if self._most is None:
+            return nullcontext()
+        return limited_joins(max(0, self._most - self._emitted.get(step.id, 0)))
+
+    def _too_much(self, step: Step, emitted: int) -> PenstockError:
+        message = f"an operator, {step.spec.title}, emits {emitted:,} bytes in a round, and may {self._most:,}"
+        hint = "a narrower join, a shorter window or a longer SLIDE"
+        if self._why == "result_limit":
+            hint += "; or SET result_limit"
+        return PenstockError("P0634", f"{message} ({self._why})", hint=hint)
 
     def note(self, step: Step, error: Exception) -> None:
         """Record that `step` raised `error`."""
+        if isinstance(error, TooManyPairs) and self._most is not None:
+            error = self._too_much(step, max(self._most, self._emitted.get(step.id, 0)) + error.excess)
         for query in step.queries:
-            self.errors.setdefault(query, _as_error(query, error))
+            self.errors.setdefault(query, _as_error(query, step, error))
 
     def stopped(self, step: Step) -> bool:
         """Return whether all queries of `step` have failed, so that it need not run."""
@@ -61,8 +78,11 @@ def _step_error(step: Step, error: PenstockError) -> PenstockError:
     return _of_queries(queries, error)
 
 
-def _as_error(query: str, error: Exception) -> PenstockError:
+def _as_error(query: str, step: Step, error: Exception) -> PenstockError:
     """Return an error of the project that names the query which it stops."""
+    if isinstance(error, MemoryError):
+        message = f"query {query}: an operator, {step.spec.title}, needs more memory than its process has"
+        return PenstockError("P0601", message, hint="a shorter window or a narrower join", cause=error)
     if not isinstance(error, PenstockError):
         return PenstockError("P0601", f"query {query}: {type(error).__name__}: {error}", cause=error)
     return _of_queries(query, error)

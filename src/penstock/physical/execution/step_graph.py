@@ -19,7 +19,11 @@ from penstock.physical.execution.exchange import Port, StageResult
 from penstock.physical.execution.meter import Meter
 from penstock.physical.operators import Operator, Tables, make_operator
 from penstock.physical.operators.contract import RunPlan
+from penstock.physical.operators.failed import FailedOperator
 from penstock.physical.plan.plan import Channel, Plan, Step, channels_into, scans_of
+
+#: Returns a fresh operator of a step.
+MakeOperator = Callable[[Step], Operator]
 
 
 @dataclass(frozen=True)
@@ -207,13 +211,13 @@ def read_in_place(step: Step) -> list[int]:
 
 
 def made_operators(
-    steps: Sequence[Step], tables: Tables, shards: int, run_plan: RunPlan, meter: Meter | None = None,
-    kept: Mapping[int, Operator] = MappingProxyType({}),
+    steps: Sequence[Step], make: MakeOperator, meter: Meter | None = None,
+    kept: Mapping[int, Operator] = MappingProxyType({}), isolated: bool = False,
 ) -> dict[int, Operator]:  # fmt: skip
-    """Return the operators of steps by their numbers. run_plan: as of `make_operator`; kept: operators that are
-    there already, of steps that read nothing in place."""
-    made = {step.id: kept.get(step.id) or make_operator(step.spec, tables, shards, run_plan) for step in steps}
-    attach(steps, made)
+    """Return the operators of steps by their numbers. kept: operators that are there already, of steps that read
+    nothing in place; isolated: as of `attach`."""
+    made = {step.id: kept.get(step.id) or make(step) for step in steps}
+    attach(steps, made, isolated)
     if meter is None:
         return made
     # Readers perform the work of scans.
@@ -221,16 +225,40 @@ def made_operators(
     return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
 
 
-def attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
-    """Attach the operators that read in place to what they read."""
+def operator_maker(tables: Tables, shards: int, run_plan: RunPlan, isolated: bool) -> MakeOperator:
+    """Return what makes the operator of a step. run_plan: as of `make_operator`; isolated: one that cannot be made is
+    replaced by one that fails when it is to work."""
+
+    def make(step: Step) -> Operator:
+        try:
+            return make_operator(step.spec, tables, shards, run_plan)
+        except Exception as error:
+            if not isolated:
+                raise
+            return FailedOperator(error)
+
+    return make
+
+
+def attach(steps: Sequence[Step], operators: dict[int, Operator], isolated: bool = False) -> None:
+    """Attach the operators that read in place to what they read. isolated: one that cannot be attached is replaced by
+    one that fails when it is to work."""
     for step in steps:
-        if step.spec.reads:
-            operators[step.id].attach([operators[number] for number in read_in_place(step)])
+        if not step.spec.reads:
+            continue
+        read = [operators[number] for number in read_in_place(step)]
+        try:
+            operators[step.id].attach(read)
+        except Exception as error:
+            if not isolated:
+                raise
+            causes = [one.error for one in read if isinstance(one, FailedOperator)]
+            operators[step.id] = FailedOperator(next(iter(causes), error))
 
 
 def attach_again(
     new: Iterable[Step], reading: Mapping[int, Sequence[Step]], ended: Iterable[Step], before: Mapping[int, Operator],
-    numbers: Mapping[int, int | None], operators: Mapping[int, Operator],
+    numbers: Mapping[int, int | None], operators: dict[int, Operator], isolated: bool = False,
 ) -> set[int]:  # fmt: skip
     """Bring reading in place up to date with another version of a plan: operators that are dropped read nothing any
     more, and those that are new, or that read something new, are attached. The others stay as they are.
@@ -242,6 +270,7 @@ def attach_again(
         before: the operators of the version before; steps that have failed have none.
         numbers: by step that is new, or that is planned anew, the number under which its operator was, None for a new
             operator.
+        isolated: as of `attach`.
 
     Returns:
         The steps that have gained or lost a reader.
@@ -269,7 +298,7 @@ def attach_again(
         before[step.id].detach()
     for step in attached:
         operators[step.id].detach()
-    attach(attached, operators)
+    attach(attached, operators, isolated)
     # What has lost a reader, by the number that it has now.
     losers = [*dropped, *(one for step in attached if (one := was(step)) is not None)]
     lost = {id(before[n]) for step in losers for n in read_in_place(step) if n in before}

@@ -10,7 +10,8 @@ from typing import ClassVar, Self
 import pyarrow as pa
 
 from penstock.algebra.properties.boundedness import Boundedness
-from penstock.expressions.aggregates.contract import ArgumentState
+from penstock.expressions.aggregates import function_of
+from penstock.expressions.aggregates.contract import ArgumentState, OrderedFunction, Question
 from penstock.expressions.nodes import columns_of
 from penstock.physical.plan.sketches.state import ADDED_UP, panes_of_ticks, sketch_state
 from penstock.physical.plan.spec import (
@@ -63,6 +64,12 @@ class AggregateSpec(Spec):
     fifo: bool
     input_types: tuple[pa.DataType, ...]
     listed: bool = False
+
+    @property
+    def divides(self) -> bool:
+        # Each change of a group emits all its values.
+        functions = (function_of(call) for call in self.plan.calls)
+        return any(isinstance(f, OrderedFunction) and f.question() is Question.EVERY for f in functions)
 
     @property
     def memory(self) -> Memory:

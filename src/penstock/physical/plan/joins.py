@@ -74,8 +74,8 @@ class JoinSpec(PassingSpec):
 
     @property
     def divides(self) -> bool:
-        # Without a key all rows are partners: how many pairs there are is known before they are formed.
-        return not self.left_key and self.ranges is None
+        # Ranges find few partners among many rows.
+        return self.ranges is None
 
     @property
     def index_kind(self) -> str:
@@ -128,6 +128,11 @@ class ChosenJoinSpec(JoinSpec):
 class PartneredSpec(JoinSpec):
     """The left tuples of an equi-join's pairs, at least once at every instant at which they have a partner. What is
     known of a tuple's pairs is put together while they are formed, so that few are held at once."""
+
+    @property
+    def divides(self) -> bool:
+        # With a key it emits little: what is known of a tuple's pairs is one element.
+        return not self.left_key and super().divides
 
     @property
     def title(self) -> str:
@@ -203,6 +208,11 @@ class StoreJoinSpec(JoinSpec):
 
     def read_length(self, port: int) -> int | None:
         return self.windows[port]
+
+    @property
+    def divides(self) -> bool:
+        # A store has taken all new rows before it is read.
+        return False
 
     @property
     def kinds(self) -> Mapping[str, SynopsisKinds]:

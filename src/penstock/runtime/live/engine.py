@@ -24,6 +24,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.need import AwaitedRows, Need, awaited_rows, first_full_instant, reach
+from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
@@ -34,6 +35,7 @@ from penstock.physical.execution.progress import (
     query_heartbeat,
     timed_sources,
 )
+from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import joined
@@ -85,6 +87,8 @@ class LiveEngine:
         #: By source and reason, the rows read that did not become elements.
         self.set_apart: dict[str, Counter[str]] = {}
         self._results: dict[str, LiveResult] = {}
+        #: The errors of the queries that failed in the last round.
+        self.failed: dict[str, PenstockError] = {}
         self._job = LocalJob(self._plan(), {}, shards)
         self._measures = LiveMeasures(self._job.plan)
 
@@ -232,21 +236,31 @@ class LiveEngine:
 
     # -- rounds ------------------------------------------------------------------------------------------------
 
-    def round(self, taps: Taps | None = None) -> dict[str, pa.Table]:
-        """Read what has been inserted; return the answers that became final, by query. taps: of edges."""
+    def round(self, taps: Taps | None = None, failures: StepFailures | None = None) -> dict[str, pa.Table]:
+        """Read what has been inserted; return the answers that became final, by query.
+
+        Args:
+            taps: of edges.
+            failures: receives the errors of steps by the keys of their tracks. Queries that have failed answer nothing
+                in this round (`failed`), and are to be paused or dropped before the next one. None lets errors be
+                raised.
+        """
         self._measures.begin()
         self._measures.taps = taps or Taps()
         self._job.tap(self._measures.taps.edges)
         read = {name: sum(batch.num_rows for batch in batches) for name, batches in self._pending.items()}
         round_input = self._read_pending()
-        self._run_round(self._job, round_input)
+        self._run_round(self._job, round_input, failures)
+        errors = {} if failures is None else failures.errors
         for name, history in self._histories.items():
             for elements in round_input.elements[name]:
                 history.add(elements)
         self._forget()
         self._beginnings = {birth: one.after(self._progress) for birth, one in self._beginnings.items()}
         beats = self._job.heartbeats()
-        running = [(name, result, result.track) for name, result in self._results.items() if result.track is not None]
+        tracked = [(name, result, result.track) for name, result in self._results.items() if result.track is not None]
+        self.failed = {name: errors[track.key] for name, _, track in tracked if track.key in errors}
+        running = [one for one in tracked if one[0] not in self.failed]
         answers = {name: result.advance(beats[track.key]) for name, result, track in running}
         answered = {track.key: answers[name].num_rows for name, _, track in running}
         self._measures.end(self._job, read, self.set_apart, answered, (self.source_heartbeats(), beats))
@@ -307,11 +321,11 @@ class LiveEngine:
         self._closed.clear()
         return round_input
 
-    def _run_round(self, job: LocalJob, round_input: _RoundInput) -> None:
+    def _run_round(self, job: LocalJob, round_input: _RoundInput, failures: StepFailures | None = None) -> None:
         """Run a round of `job`, and pass its answers to the tracks."""
         inputs = _projected(job, round_input.elements)
         tracks = {track.key: track for track in self._tracks()}
-        for key, parts in job.round(inputs, round_input.progress, self._measures.decided).items():
+        for key, parts in job.round(inputs, round_input.progress, self._measures.decided, failures).items():
             tracks[key].take(parts)
         # Every query that reads a relation rejects the same updates.
         job.rejected.clear()

@@ -39,6 +39,7 @@ from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.portions import HeldAnswers, earliest, with_portions
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress, timed_sources
+from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
 from penstock.physical.operators import Rejection, Tables
 from penstock.physical.plan.plan import Plan
@@ -111,12 +112,18 @@ class LocalJob:
 
     def round(
         self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress],
-        decided: Decisions = NO_DECISIONS,
+        decided: Decisions = NO_DECISIONS, failures: StepFailures | None = None,
     ) -> dict[str, list[Elements]]:  # fmt: skip
         """Process the elements of one round, by source, with the progress of each source; return the answers that
-        became final, but those that `reached` holds back. decided: what was decided before it.
+        became final, but those that `reached` holds back.
+
+        Args:
+            decided: what was decided before it.
+            failures: as for `StageExecutor.run`.
         """
         router = ExchangeRouter(self.shards)
+        for ingest in self.ingests.values():
+            ingest.failures = failures
         for task, (name, batches) in enumerate(stamped.items()):
             for elements in batches:
                 with self.watch.phase("ingest"):
@@ -129,13 +136,15 @@ class LocalJob:
             for shard, executor in enumerate(stage):
                 inputs = router.take(self.plan, executor.stage, shard)
                 with self.watch.phase("operators"):
-                    result = executor.run(inputs, progress, decided=decided, reached=before)
+                    result = executor.run(inputs, progress, failures=failures, decided=decided, reached=before)
                 self.reached = earliest(self.reached, result.reached)
                 self._post(result, router, shard)
                 self.rejected += result.rejected
                 for query, parts in result.answers.items():
                     answers.setdefault(query, []).extend(parts)
-        return answers
+        failed = frozenset[str]() if failures is None else failures.errors.keys()
+        self.reached = {query: tick for query, tick in self.reached.items() if query not in failed}
+        return {query: parts for query, parts in answers.items() if query not in failed}
 
     def _post(self, result: StageResult, router: ExchangeRouter, sender: int) -> None:
         with self.watch.phase("exchange"):

@@ -293,6 +293,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         epoch.log_base, work.standing, work.pause_failed and work.live and epoch.state_store == "files",
         (epoch.past or epoch.number) if epoch.backfill else 0,
         ResultLimits.of(work.settings["result_limit"], free_bytes(folder.root), work.result_limits),
+        float(work.settings["function_timeout"]) or None,
     )  # fmt: skip
     # Written before the epoch, from which on the change has happened.
     digest = write_job(folder, job)

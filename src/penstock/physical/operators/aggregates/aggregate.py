@@ -78,6 +78,16 @@ class Aggregation(Operator):
         self._early.add(elements)
         return []
 
+    def portion(self, moment: Moment, rows: int) -> int:
+        """See the contract. Each row that arrives or expires changes a group, whose row is taken back and emitted."""
+        heartbeat = moment.heartbeat
+        changes = np.concatenate([np.empty(0, np.int64), *self._times_of_changes(heartbeat)])
+        changes = changes[changes <= heartbeat]
+        if 2 * len(changes) <= rows:
+            return heartbeat
+        last = max(0, rows // 2 - 1)
+        return max(int(np.partition(changes, last)[last]), BEGIN)
+
     def advance(self, moment: Moment) -> Iterable[Elements]:
         events = self._events(self._entering(moment.heartbeat), moment.heartbeat)
         result: list[Elements] = []
@@ -99,6 +109,12 @@ class Aggregation(Operator):
     def _entering(self, heartbeat: int) -> Elements | None:
         """Return the rows up to `heartbeat` that have not been added yet."""
         return self._early.until(heartbeat)
+
+    def _times_of_changes(self, heartbeat: int) -> Iterable[Int64s]:
+        """Return when rows enter and leave up to `heartbeat`, which have not been added or subtracted; later times may
+        be among them."""
+        arriving = self._early.waiting(heartbeat)
+        return (self._live.times_until(heartbeat), *(one.ts for one in arriving), *(one.exp for one in arriving))
 
     def _leaving(self, heartbeat: int) -> list[pa.RecordBatch]:
         """Return the rows of earlier rounds that expire up to `heartbeat`, as `_keep` makes them."""

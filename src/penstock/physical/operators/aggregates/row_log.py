@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, concat, int64s, unnamed
+from penstock.physical.elements import Elements, Int64s, concat, int64s, unnamed
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.ticks import later
 from penstock.physical.operators.aggregates.aggregate import Aggregation
@@ -132,6 +132,12 @@ class LoggedAggregation(Aggregation):
                 for part, times in zip(parts, ts, strict=True)
             ]
         )
+
+    def _times_of_changes(self, heartbeat: int) -> Iterable[Int64s]:
+        entering = self._entering(heartbeat)
+        if entering is not None:
+            yield from (entering.ts, entering.exp)
+        yield from (int64s(part.column(0)) for part in self._leaving(heartbeat))
 
     def _leaving(self, heartbeat: int) -> list[pa.RecordBatch]:
         if self._done is None:

@@ -8,7 +8,7 @@ results of its tuple. `Lookup` joins with a relation that never changes and need
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,9 @@ from penstock.types import BEGIN, END
 
 #: Probes are cut so that about this many pairs are formed at once, or those of one probe.
 PROBES_AT_ONCE = 1 << 18
+#: Elements by which the number of pairs is estimated: of one side, fewer where these have many partners, and of those
+#: that they are compared with.
+_SAMPLES, _SAMPLE_OF_OTHER = (4, 32, 128), 2048
 
 
 class Join(Operator):
@@ -53,24 +56,69 @@ class Join(Operator):
         """See the contract. Elements of one instant are joined together."""
         self._take_left_over()
         fresh = [concat(parts) if parts else None for parts in self._fresh]
-        left, right = (np.empty(0, np.int64) if one is None else one.ts for one in fresh)
-        standing = [side.held.rows for side in self._sides]
         self._is_portion = True
-        if len(left) * (standing[1] + len(right)) + len(right) * standing[0] <= rows:
+        until, among = END, fresh
+        while (reached := self._reached(among, rows)) is not None and reached < until:
+            until = reached
+            if not self._spec.left_key:
+                break
+            # With a key it is an estimate, which the elements up to there alone may not bear out.
+            among = [None if one is None else one.filter(one.ts <= until) for one in among]
+        if until == END:
             return moment.heartbeat
-        # Those valid from the beginning of time go with the first instant behind it.
-        instants = np.unique(np.maximum(np.concatenate([left, right]), BEGIN + 1))
-        lefts, rights = (np.searchsorted(np.sort(ts), instants, "right").astype(np.float64) for ts in (left, right))
-        pairs = lefts * (standing[1] + rights) + rights * standing[0]
-        until = int(instants[max(0, int(np.searchsorted(pairs, rows, "right")) - 1)])
         # What the frontier has is emitted there.
         kept = max(until, moment.frontier) if until >= moment.heartbeat else until
         for parts, one, over in zip(self._fresh, fresh, self._left_over, strict=True):
             if one is not None:
-                parts[:] = [one.filter(one.ts <= kept)]
+                now = one.filter(one.ts <= kept)
+                parts[:] = [now] if len(now) else []
                 over.add(one.filter(one.ts > kept))
                 over.hold()
         return min(until, moment.heartbeat)
+
+    def _reached(self, fresh: Sequence[Elements | None], rows: int) -> int | None:
+        """Return up to which instant elements have about `rows` pairs; None for all of them. Those of one instant are
+        joined together."""
+        left, right = (np.empty(0, np.int64) if one is None else one.ts for one in fresh)
+        standing: list[float] = [side.held.rows for side in self._sides]
+        both = 1.0
+        if len(left) * (standing[1] + len(right)) + len(right) * standing[0] > rows and self._spec.left_key:
+            # A sample shows how many of these are partners.
+            standing = [self._partners(fresh[1 - port], 1 - port, rows // 4) for port in (0, 1)]
+            both = self._share_of_pairs(*fresh)
+        if len(left) * (standing[1] + both * len(right)) + len(right) * standing[0] <= rows:
+            return None
+        # Those valid from the beginning of time go with the first instant behind it.
+        instants = np.unique(np.maximum(np.concatenate([left, right]), BEGIN + 1))
+        lefts, rights = (np.searchsorted(np.sort(ts), instants, "right").astype(np.float64) for ts in (left, right))
+        pairs = lefts * (standing[1] + both * rights) + rights * standing[0]
+        return int(instants[max(0, int(np.searchsorted(pairs, rows, "right")) - 1)])
+
+    def _partners(self, fresh: Elements | None, port: int, rows: int) -> float:
+        """Return about how many stored elements of the other side each of some elements of a side joins. rows: pairs
+        that are many."""
+        other = self._sides[1 - port].held
+        if fresh is None or not len(fresh) or not other.rows:
+            return 0.0
+        found, looked_at = 0, 0
+        for count in _SAMPLES:
+            sample = _sample(fresh, count)
+            found += sum(len(probe) for probe, _ in self._sides[port].pairs(sample, other))
+            looked_at += len(sample)
+            if found > rows or len(sample) < count:
+                break
+        return found / looked_at
+
+    def _share_of_pairs(self, left: Elements | None, right: Elements | None) -> float:
+        """Return about which part of all pairs of some elements of both sides have one key."""
+        if left is None or right is None or not len(left) or not len(right):
+            return 0.0
+        keys = self._spec.left_key, self._spec.right_key
+        samples = _sample(left, _SAMPLES[-1]), _sample(right, _SAMPLE_OF_OTHER)
+        first, second = (
+            fingerprints([one.columns[i] for i in key], len(one))[0] for one, key in zip(samples, keys, strict=True)
+        )
+        return float((first[:, None] == second[None, :]).mean())
 
     def _take_left_over(self) -> None:
         for parts, over in zip(self._fresh, self._left_over, strict=True):
@@ -110,6 +158,13 @@ class Join(Operator):
             pair = (mine, other) if port == 0 else (other, mine)
             result += combine(*pair, self._spec.residual)
         return result
+
+
+def _sample(elements: Elements, count: int) -> Elements:
+    """Return some of the elements, evenly spaced, or all of a few."""
+    if len(elements) <= count:
+        return elements
+    return elements.take(np.arange(count) * len(elements) // count)
 
 
 class Side:

@@ -23,6 +23,7 @@ from penstock.expressions.nodes import Expression, columns_of, conjunction, conj
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.joins.growth import account
 from penstock.physical.operators.joins.join import keyed
 from penstock.physical.plan.joins import MultiJoinSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -92,6 +93,7 @@ class MultiJoin(Operator):
         """Return the results of `partial`, which has reached step `number` of the pipeline of `port`."""
         steps, order = self._pipelines[port]
         if number == len(steps):
+            account(partial)
             return [partial.with_columns([partial.columns[i] for i in order])]
         result: list[Elements] = []
         waiting: list[Elements] = []

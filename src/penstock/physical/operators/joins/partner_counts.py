@@ -20,6 +20,7 @@ from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.joins.growth import account
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, StaticRows
 from penstock.physical.operators.sets.tuple_counts import CountedOperator, TupleEvents
 from penstock.physical.plan.joins import Keep, PartnerCountsSpec, StaticPartnerCountsSpec
@@ -132,6 +133,7 @@ class StaticPartnerCounts(Operator):
             if spec.keep is Keep.PADDED:
                 pairs = elements.take(rows)
                 parts.append(pairs.with_columns([*pairs.columns, *partners.columns]))
+                account(parts[-1])
         if spec.single:
             _check_single(spec, counts > 1, elements.ts, counts, np.ones_like(counts))
         matched = counts > 0

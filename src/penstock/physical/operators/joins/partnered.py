@@ -17,6 +17,7 @@ from penstock.physical.elements import Elements, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes, sum_by_code, with_time
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.joins import join
+from penstock.physical.operators.joins.growth import give_back
 from penstock.physical.operators.joins.join import Join, combine
 from penstock.physical.plan.joins import PartneredSpec
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
@@ -39,9 +40,12 @@ class PartneredJoin(Join):
             for pairs in combine(*((mine, other) if port == 0 else (other, mine)), self._spec.residual):
                 held.append(self._united(pairs.with_columns(pairs.columns[: self._width])))
                 rows += len(held[-1])
+                give_back(pairs.nbytes - held[-1].nbytes)
             if rows > most:
+                before = sum(one.nbytes for one in held)
                 held = [self._united(concat(held))]
                 rows = len(held[0])
+                give_back(before - held[0].nbytes)
                 most = max(join.PROBES_AT_ONCE, 2 * rows)
         return [self._united(concat(held))] if len(held) > 1 else held
 

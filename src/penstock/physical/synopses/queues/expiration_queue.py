@@ -135,6 +135,11 @@ class _Queue(Synopsis):
         self._next_id += 1
         self._chunks[first:stop] = [_Chunk(self._next_id, batch)]
 
+    def times_until(self, time: int) -> Int64s:
+        """Return the due times of the rows due at `time` or before, which stay, in any order."""
+        times = [chunk.times[chunk.start :] for chunk in self._all()]
+        return np.concatenate([np.empty(0, np.int64), *(one[one <= time] for one in times)])
+
     @property
     def rows(self) -> int:
         # Most queues of many queries are empty, and each is asked after each round.

@@ -108,6 +108,7 @@ class Job:
         isolated: whether a query whose step or sink fails is left out while the others go on.
         past: the number of the folder in which new queries of this epoch have read their past; 0 where none has.
         limits: how much of the answers of queries may be computed and not delivered.
+        function_seconds: that a call of a user-defined function may take, None for any time.
     """
 
     plan: Plan
@@ -125,6 +126,7 @@ class Job:
     isolated: bool = False
     past: int = 0
     limits: ResultLimits = field(default_factory=ResultLimits)
+    function_seconds: float | None = None
 
     @property
     def all_sources(self) -> dict[str, Source]:

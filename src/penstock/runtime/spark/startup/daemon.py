@@ -67,8 +67,10 @@ def _manage() -> None:
     from pyspark.daemon import manager
 
     from penstock.runtime.allocation import give_back
+    from penstock.runtime.memory_limit import limit_worker
 
     give_back()
+    limit_worker()
     # Loaded objects are permanent: workers need not traverse them after every task, nor copy their pages.
     gc.collect()
     gc.freeze()

@@ -39,6 +39,7 @@ from penstock.runtime.spark.worker.packets import (
     timings_packet,
 )
 from penstock.runtime.spark.worker.tapped import published_taps
+from penstock.runtime.spark.worker.user_code import limited_user_code
 from penstock.runtime.watching.reports import IngestReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
@@ -63,7 +64,7 @@ class Ingest:
         self.in_files = job.state_store == "files"
         self._source = source
         self._now = now
-        self._failures = StepFailures() if job.isolated else None
+        self._failures = StepFailures(*job.limits.between_operators(job.shards)) if job.isolated else None
         self._executor = IngestExecutor(job.plan, source.name, tables, failures=self._failures)
         self._retained = retained
         retained_positions = () if retained is None else retained.columns
@@ -112,7 +113,8 @@ class Ingest:
         self._record_rejections(stamped, parsed, origin)
         if self._retained is not None:
             self._retained.add(self._with_columns(stamped.elements, self._retained.columns))
-        result = self._executor.run(self._with_columns(stamped.elements, self._executor.columns))
+        with limited_user_code(self._job):
+            result = self._executor.run(self._with_columns(stamped.elements, self._executor.columns))
         with self.watch.phase("exchange"):
             self._router.post(result, self._task)
 

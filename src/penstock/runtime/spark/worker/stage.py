@@ -49,6 +49,7 @@ from penstock.runtime.spark.worker.packets import (
 )
 from penstock.runtime.spark.worker.spill_files import SpillFiles, unpacked
 from penstock.runtime.spark.worker.tapped import published_taps
+from penstock.runtime.spark.worker.user_code import limited_user_code
 from penstock.runtime.watching.reports import ShardReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
@@ -154,8 +155,7 @@ class ShardRound:
         self._backfilled = backfilled
         self._answers = AnswerWriter(spill_files, job.limits, job.shards)
         self._watch = Stopwatch()
-        most = None if job.limits.each is None else job.limits.each // job.shards
-        self._failures = StepFailures(most) if job.isolated else None
+        self._failures = StepFailures(*job.limits.between_operators(job.shards)) if job.isolated else None
 
     def _take(self, query: str, elements: Elements) -> None:
         """Take rows of an answer. One that exceeds its limit ends its query, or all where none fails alone: raises
@@ -202,7 +202,7 @@ class ShardRound:
         with self._watch.phase("state"):
             executor, chunks, stored = self._executor(shard)
         executor.tapped = tapped_ports(job.plan, published_taps(Path(self._root)))
-        with self._watch.phase("operators"):
+        with self._watch.phase("operators"), limited_user_code(job):
             result = executor.run(inputs, progress, self._take, self._failures, decided, reached)
         with self._watch.phase("state"):
             self._save(shard, executor, chunks, stored)
@@ -255,7 +255,9 @@ class ShardRound:
                 self._join_backfilled(warm.executor)
             return warm.executor, warm.stored.chunks.keys(), warm.stored
         manifest = self._state.manifest()
-        executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain)
+        executor = StageExecutor(
+            job.plan, self._stage, shard, job.shards, self._tables, job.drain, isolated=job.isolated
+        )
         if manifest is None:
             self._join_backfilled(executor)
             return executor, set(), _StoredSteps()
@@ -287,11 +289,22 @@ class ShardRound:
             before: what this process has written of the steps.
         """
         new: dict[str, pa.RecordBatch] = {}
-        steps = {
-            key: _stored_step(key, operator, chunks, before.steps.get(key), new)
-            for key, operator in executor.changed_steps(before.steps.keys())
-        }
+        steps: dict[str, _StoredStep] = {}
+        failed = 0
+        for key, operator in executor.changed_steps(before.steps.keys()):
+            try:
+                steps[key], written = _stored_step(key, operator, chunks, before.steps.get(key))
+                new |= written
+            except Exception as error:
+                if self._failures is None:
+                    raise
+                executor.fail(key, error, self._failures)
+                failed += 1
+        if failed and self._failures is not None:
+            executor.drop(self._failures)
+            steps = {key: steps[key] for key in steps.keys() & executor.step_keys()}
         stored = before.replaced(before.steps.keys() - executor.step_keys(), steps)
+        new = {name: chunk for name, chunk in new.items() if name in stored.chunks} if failed else new
         warm = _Warm(uuid.uuid4().hex, executor, stored, self._job.epoch)
         manifest = ShardManifest(warm.token, warm.epoch, executor.marks(), stored.synopses)
         self._state.save(manifest, new, set(chunks - stored.chunks.keys()))
@@ -299,9 +312,10 @@ class ShardRound:
 
 
 def _stored_step(
-    key: str, operator: Operator, stored: Set[str], before: _StoredStep | None, new: dict[str, pa.RecordBatch]
-) -> _StoredStep:
-    """Return what is to be written of a step; add the chunks that are not `stored` to `new`."""
+    key: str, operator: Operator, stored: Set[str], before: _StoredStep | None
+) -> tuple[_StoredStep, dict[str, pa.RecordBatch]]:
+    """Return what is to be written of a step, and the chunks of it that are not `stored`."""
+    new: dict[str, pa.RecordBatch] = {}
     synopses: dict[str, StoredSynopsis] = {}
     sizes: dict[str, int] = {}
     known = {} if before is None else before.chunks
@@ -315,7 +329,7 @@ def _stored_step(
             sizes[chunk] = batch.nbytes if size is None else size
             if chunk not in stored:
                 new[chunk] = batch
-    return _StoredStep(synopses, sizes)
+    return _StoredStep(synopses, sizes), new
 
 
 def _unchanged(job: Job, epoch: int) -> set[str]:
