@@ -15,8 +15,8 @@ from penstock.language.catalog import Catalog, QueryStatus, RegisteredQuery, Vie
 from penstock.language.commands import Explain, SelectOnce, Show
 from penstock.language.parse import parse_query, parse_script, parse_statements
 from penstock.language.printer import print_query
+from penstock.language.script import Script
 from penstock.language.statement_text import print_statement
-from penstock.language.statements import Script
 from penstock.language.text import SourceText
 from penstock.settings import Settings
 

@@ -16,7 +16,8 @@ from penstock.language.grammar.statements import BEGINNINGS, CqlParser
 from penstock.language.hints import hint_at, misplaced, of_other_systems
 from penstock.language.limits import MAX_SCRIPT, MAX_STATEMENTS, TOO_DEEP, beyond_limits, too_deep
 from penstock.language.quotes import quoted_parts
-from penstock.language.statements import OneTimeSelect, Script, Statement
+from penstock.language.script import Script
+from penstock.language.statements import OneTimeSelect, Statement
 from penstock.language.text import SourceText, TextSpan
 
 #: What sqlglot's expression grammar is known to raise on text that is no expression, beside its own errors.

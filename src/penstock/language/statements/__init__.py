@@ -6,9 +6,6 @@ here or in `queries.py` is rejected until it is listed there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
-
 from penstock.language.statements.clauses import (
     AsOf,
     ColumnDefinition,
@@ -56,9 +53,10 @@ from penstock.language.statements.live import (
     TransactionStatement,
     UpdateStatement,
 )
-from penstock.language.text import SourceText
+from penstock.language.statements.statement import AccessRole, Statement
 
 __all__ = [
+    "AccessRole",
     "AlterAction",
     "AlterQueryStatement",
     "AlterSourceStatement",
@@ -89,7 +87,6 @@ __all__ = [
     "ResumeAction",
     "RetainClause",
     "RowsConfirmed",
-    "Script",
     "SetAction",
     "SetSetting",
     "ShowStatement",
@@ -103,35 +100,3 @@ __all__ = [
     "UpdateStatement",
     "WrittenOption",
 ]
-
-Statement: TypeAlias = (
-    CreateSource
-    | CreateView
-    | CreateQuery
-    | CreateSummary
-    | OneTimeSelect
-    | CreateFunction
-    | Insert
-    | SetSetting
-    | ExplainStatement
-    | ExportStatement
-    | ShowStatement
-    | DropStatement
-    | AlterQueryStatement
-    | AlterSourceStatement
-    | AlterSystemStatement
-    | UpdateStatement
-    | DeleteStatement
-    | SubscribeStatement
-    | CancelStatement
-    | DescribeStatement
-    | TransactionStatement
-)
-
-
-@dataclass(frozen=True)
-class Script:
-    """A parsed script: its statements in order."""
-
-    source: SourceText
-    statements: tuple[Statement, ...]

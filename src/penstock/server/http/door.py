@@ -13,6 +13,8 @@ import anyio.to_thread
 from starlette.requests import Request
 
 from penstock.errors import Busy
+from penstock.language.parse import parse_script
+from penstock.language.script import Script
 from penstock.server.addresses import HostNames
 from penstock.server.attempts import FailedLogins
 from penstock.server.limits import DoorLimits, ScriptRate
@@ -74,6 +76,10 @@ class HttpDoor:
 
     def close_stream(self) -> None:
         self.streams -= 1
+
+    async def parsed(self, text: str) -> Script:
+        """Return a script, parsed in a thread. Raises ScriptErrors."""
+        return await self.quick(lambda: parse_script(text))
 
     async def quick(self, call: Callable[[], T]) -> T:
         """Return what a short call returns, from a thread."""

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.language.parse import parse_statements
-from penstock.language.text import SourceText
+from penstock.language.script import Script
 from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
 from penstock.server.pgwire.catalog.tables import CatalogImage
 from penstock.server.pgwire.cursors import Cursors
@@ -32,6 +31,8 @@ from penstock.server.service import ScriptReply, ScriptRequest
 TEXTS = frozenset({"SHOW", "EXPLAIN", "EXPORT", "DESCRIBE"})
 #: Commands that PostgreSQL analyses when it parses them; it reads others alone.
 _ANALYSED = frozenset({"INSERT", "UPDATE", "DELETE"})
+#: Characters of a script that is kept, parsed, until another one comes.
+_KEPT = 10_000
 #: Errors that depend on nothing but a statement and what is declared: syntax, and names and types.
 _OF_SYNTAX, _OF_NAMES = "P01", ("P01", "P02", "P03")
 #: The error of rows whose primary key does not fit, which depends on the values.
@@ -48,6 +49,8 @@ class StatementAnalysis:
         self, door: PgDoor, caller: Caller, state: SessionState, engine: CatalogEngine, cursors: Cursors
     ) -> None:
         self._door, self._caller, self._state, self._engine, self._cursors = door, caller, state, engine, cursors
+        #: The script that was put together last: a statement is checked, described and carried out one after the other.
+        self._last = ScriptText("", ())
 
     # -- what PostgreSQL finds when it parses a statement --------------------------------------------------------
 
@@ -84,13 +87,7 @@ class StatementAnalysis:
         if statement.words(1)[0] in _ANALYSED:
             await self._check_script(statement, types, _OF_NAMES)
             return
-        made = await self.script([(statement, None)])
-
-        def read() -> list[PenstockError]:
-            return parse_statements(SourceText(made.text)).errors
-
-        if errors := await self._door.call(read):
-            raise made.error(errors[0])
+        await self.parsed(await self.script([(statement, None)]))
 
     async def _check_script(self, statement: Statement, types: Sequence[WireType], families: tuple[str, ...]) -> None:
         """Raise the error of a statement if it is of one of some families and comes whatever the values are."""
@@ -165,16 +162,33 @@ class StatementAnalysis:
 
     async def _with(self, statement: Statement, literals: Sequence[str], before: Sequence[str] = ()) -> ScriptText:
         """Return a statement with literals as its values. before: commands that come first."""
-        pair = (statement, lambda number: literals[number - 1])
-        return await self._door.call(lambda: script_text([pair], self._door.names, before))
+        return await self._made([(statement, lambda number: literals[number - 1])], before)
 
     async def script(self, given: Sequence[tuple[Statement, Values | None]], before: Sequence[str] = ()) -> ScriptText:
         pairs = [(statement, None if values is None else cql_values(values)) for statement, values in given]
-        return await self._door.call(lambda: script_text(pairs, self._door.names, before))
+        return await self._made(pairs, before)
+
+    async def _made(
+        self, given: Sequence[tuple[Statement, Callable[[int], str] | None]], before: Sequence[str]
+    ) -> ScriptText:
+        """Return a script; the last one where it is the same, which is parsed already."""
+        made = await self._door.call(lambda: script_text(given, self._door.names, before))
+        if made == self._last:
+            return self._last
+        if len(made.text) <= _KEPT:
+            self._last = made
+        return made
+
+    async def parsed(self, script: ScriptText) -> Script:
+        """Return a script, parsed once. Raises WireError with its place in what the client sent."""
+        try:
+            return await self._door.call(lambda: script.parsed)
+        except PenstockError as error:
+            raise script.error(error) from None
 
     async def checked(self, script: ScriptText) -> ScriptReply:
         """Have the service check a script. Raises WireError with its place in what the client sent."""
-        request = ScriptRequest(script.text, self._caller, dry=True, settings=self.settings())
+        request = ScriptRequest(await self.parsed(script), self._caller, dry=True, settings=self.settings())
         try:
             return await self._door.call(lambda: self._door.service.execute(request))
         except PenstockError as error:

@@ -375,11 +375,11 @@ class Executor:
         key = self.state.settings.get(KEY)
         if key is not None:
             key = "pg-" + hashlib.sha256(f"{key}\0{script.text}".encode()).hexdigest()
-        request = ScriptRequest(
-            script.text, self._caller, key, settings=self.analysis.settings(), left=left or self._left,
-            after=self.state.settings.get(AFTER),
-        )  # fmt: skip
         self._door.count_script(self._caller.name)
+        request = ScriptRequest(
+            await self.analysis.parsed(script), self._caller, key, settings=self.analysis.settings(),
+            left=left or self._left, after=self.state.settings.get(AFTER),
+        )  # fmt: skip
         try:
             reply = await self._door.call(lambda: self._door.service.execute(request))
         except PenstockError as error:
