@@ -37,6 +37,7 @@ from penstock.language.commands import (
     Describe,
     ExplainCommand,
     ExportCommand,
+    InsertRows,
     SelectOnce,
     ShowCommand,
     Subscribe,
@@ -170,6 +171,9 @@ class Acceptor:
         request.transaction = item.transaction
         # From here on it happens: nothing may fail.
         self._backlog.ahead = after
+        for number, one in zip(item.transaction.numbers, changing, strict=False):
+            if one.script is not None and isinstance(one.command, InsertRows | UpdateRows | DeleteRows):
+                self._backlog.parsed[number] = one.script
         self._backlog.add(item)
         request.accepted.set()
 
@@ -210,7 +214,8 @@ class Acceptor:
                     )
                     command = self._draft_one(draft, number, command, (text, query_text), request.who)
                 number += changes(command)
-                request.bound.append(BoundStatement(statement.statement_kind, text, command, warnings, position))
+                alone, kind = script.with_only(statement), statement.statement_kind
+                request.bound.append(BoundStatement(kind, text, command, warnings, position, alone))
                 if request.separate and changes(command):
                     self._check_results(draft, ahead, request, position)
                     ahead = draft.registry

@@ -11,6 +11,7 @@ from penstock.control.registry import Registry
 from penstock.control.transactions.script import ScriptCommands
 from penstock.errors import PenstockError, Position, ScriptWarning
 from penstock.language.commands import Command
+from penstock.language.script import Script
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,19 @@ class NotedFailure:
 
 @dataclass
 class BoundStatement:
-    """A statement of a script, or of the difference to one, once it is bound. position: None where the script does not
-    have it."""
+    """A statement of a script, or of the difference to one, once it is bound.
+
+    Args:
+        position: its place in the script; None where that does not have it.
+        script: the statement alone; None for one of a difference.
+    """
 
     kind: str
     text: str
     command: Command
     warnings: tuple[ScriptWarning, ...] = ()
     position: Position | None = None
+    script: Script | None = None
 
 
 @dataclass
