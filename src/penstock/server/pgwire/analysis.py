@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.language.script import Script
+from penstock.server.parsing import SMALL
 from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
 from penstock.server.pgwire.catalog.tables import CatalogImage
 from penstock.server.pgwire.cursors import Cursors
@@ -31,8 +32,6 @@ from penstock.server.service import ScriptReply, ScriptRequest
 TEXTS = frozenset({"SHOW", "EXPLAIN", "EXPORT", "DESCRIBE"})
 #: Commands that PostgreSQL analyses when it parses them; it reads others alone.
 _ANALYSED = frozenset({"INSERT", "UPDATE", "DELETE"})
-#: Characters of a script that is kept, parsed, until another one comes.
-_KEPT = 10_000
 #: Errors that depend on nothing but a statement and what is declared: syntax, and names and types.
 _OF_SYNTAX, _OF_NAMES = "P01", ("P01", "P02", "P03")
 #: The error of rows whose primary key does not fit, which depends on the values.
@@ -49,8 +48,8 @@ class StatementAnalysis:
         self, door: PgDoor, caller: Caller, state: SessionState, engine: CatalogEngine, cursors: Cursors
     ) -> None:
         self._door, self._caller, self._state, self._engine, self._cursors = door, caller, state, engine, cursors
-        #: The script that was put together last: a statement is checked, described and carried out one after the other.
-        self._last = ScriptText("", ())
+        #: The script that was parsed last: a statement is checked, described and carried out one after the other.
+        self._last = Script.made()
 
     # -- what PostgreSQL finds when it parses a statement --------------------------------------------------------
 
@@ -162,29 +161,25 @@ class StatementAnalysis:
 
     async def _with(self, statement: Statement, literals: Sequence[str], before: Sequence[str] = ()) -> ScriptText:
         """Return a statement with literals as its values. before: commands that come first."""
-        return await self._made([(statement, lambda number: literals[number - 1])], before)
+        pair = (statement, lambda number: literals[number - 1])
+        return await self._door.call(lambda: script_text([pair], self._door.names, before))
 
     async def script(self, given: Sequence[tuple[Statement, Values | None]], before: Sequence[str] = ()) -> ScriptText:
         pairs = [(statement, None if values is None else cql_values(values)) for statement, values in given]
-        return await self._made(pairs, before)
-
-    async def _made(
-        self, given: Sequence[tuple[Statement, Callable[[int], str] | None]], before: Sequence[str]
-    ) -> ScriptText:
-        """Return a script; the last one where it is the same, which is parsed already."""
-        made = await self._door.call(lambda: script_text(given, self._door.names, before))
-        if made == self._last:
-            return self._last
-        if len(made.text) <= _KEPT:
-            self._last = made
-        return made
+        return await self._door.call(lambda: script_text(pairs, self._door.names, before))
 
     async def parsed(self, script: ScriptText) -> Script:
-        """Return a script, parsed once. Raises WireError with its place in what the client sent."""
+        """Return a script, parsed once where it is that of the last call. Raises WireError with its place in what the
+        client sent."""
+        if script.text == self._last.source.text:
+            return self._last
         try:
-            return await self._door.call(lambda: script.parsed)
+            parsed = await self._door.parsed(script.text)
         except PenstockError as error:
             raise script.error(error) from None
+        if len(script.text) <= SMALL:
+            self._last = parsed
+        return parsed
 
     async def checked(self, script: ScriptText) -> ScriptReply:
         """Have the service check a script. Raises WireError with its place in what the client sent."""

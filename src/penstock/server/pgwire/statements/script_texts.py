@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from penstock.errors import PenstockError, Position, ScriptErrors
-from penstock.language.parse import parse_script
-from penstock.language.script import Script
 from penstock.server.pgwire.protocol.errors import WireError, located
 from penstock.server.pgwire.statements.lexing import Kind, Statement, cql_text
 from penstock.server.pgwire.statements.type_words import types_replaced
@@ -20,11 +17,6 @@ class ScriptText:
 
     text: str
     places: tuple[tuple[int, int | None], ...]
-
-    @cached_property
-    def parsed(self) -> Script:
-        """Return the script, parsed when this is read first; may block. Raises ScriptErrors."""
-        return parse_script(self.text)
 
     def offset(self, position: Position | None) -> int | None:
         """Return the offset in what the client sent of a position of an error; None where it has none there."""
