@@ -6,7 +6,7 @@ import pytest
 
 from penstock.language import Catalog, bind_query, bind_script
 from penstock.language.parse import parse_query
-from penstock.language.statement_text import print_statement
+from penstock.language.statements.text import print_statement
 from penstock.language.text import SourceText
 
 STREAMS = """

@@ -164,8 +164,8 @@ def test_the_name_of_a_query_is_its_answer_at_a_server(catalog: Catalog) -> None
 
 
 def test_a_continuous_query_of_a_server_reads_no_query(catalog: Catalog) -> None:
-    from penstock.language.binder.statements.declarations import ScriptBinder
     from penstock.language.parse import parse_script
+    from penstock.language.script_binder import ScriptBinder
     from penstock.settings import Settings
 
     script = parse_script("CREATE QUERY q AS SELECT total FROM sums")

@@ -14,9 +14,9 @@ import pytest
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import parse_script, print_statement
 from penstock.results.worker_process import WorkerProcess
-from penstock.server import parse_process, parsing
-from penstock.server.parsing import SMALL, ScriptParser
 from penstock.server.roles import AccessRole
+from penstock.server.statements import parse_process, parsing
+from penstock.server.statements.parsing import SMALL, ScriptParser
 from tests.server.running import Running
 from tests.server.test_live_service import ended, started
 
@@ -111,7 +111,7 @@ def test_others_are_answered_while_a_script_is_parsed(tmp_path: Path, monkeypatc
     """The process that parses is held until the others have been answered, by a door of threads that never parse it."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    held = f"open({str(gate)!r}).read()\nfrom penstock.server.parse_process import main\nmain()"
+    held = f"open({str(gate)!r}).read()\nfrom penstock.server.statements.parse_process import main\nmain()"
     monkeypatch.setattr(parsing, "process_command", lambda: [sys.executable, "-c", held])
     running: Running = started(tmp_path)
     try:

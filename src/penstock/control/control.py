@@ -37,7 +37,7 @@ from penstock.errors import PenstockError, as_known, as_name
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.language.parse import parse_script
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.storage import Locked
 
 LOG = logger_of("control")

@@ -25,7 +25,7 @@ from penstock.language.commands import (
     Unchanged,
 )
 from penstock.language.parse import parse_script, parse_statements
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import CreateQuery, CreateSummary, CreateView, DropStatement, Statement
 from penstock.language.text import SourceText
 from penstock.settings import Settings

@@ -21,7 +21,7 @@ from penstock.language.commands import (
     DropCommand,
     MoveInto,
 )
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import CreateFunction, ExplainStatement, SetSetting, Statement
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller

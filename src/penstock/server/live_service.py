@@ -35,7 +35,8 @@ from penstock.language.commands import (
     Subscribe,
     Unchanged,
 )
-from penstock.language.statements import CancelStatement, SubscribeStatement
+from penstock.language.statement_kinds.cancel import CancelStatement
+from penstock.language.statements import SubscribeStatement
 from penstock.redaction import redacted_text
 from penstock.results.cancellation import Cancellation
 from penstock.runtime.local.one_time import sources_of

@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.system import SessionFact
 from penstock.errors import Notice, PenstockError, ScriptWarning
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.results.cancellation import Cancellation
 from penstock.served import CatalogView as CatalogView
 from penstock.served import CommandView as CommandView

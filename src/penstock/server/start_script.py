@@ -22,7 +22,8 @@ from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Stat
 from penstock.control.sealed_files import SealedFiles
 from penstock.language.commands import ChangeSetting
 from penstock.language.parse import parse_script
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
+from penstock.language.statement_kinds.transactions import TransactionStatement
 from penstock.language.statements import (
     CreateFunction,
     CreateQuery,
@@ -32,7 +33,6 @@ from penstock.language.statements import (
     DeleteStatement,
     Existence,
     Insert,
-    TransactionStatement,
     UpdateStatement,
 )
 from penstock.storage.documents import array, as_integer, as_text

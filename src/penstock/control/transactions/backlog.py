@@ -18,7 +18,7 @@ from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import PostedScript
 from penstock.events import log_event, logger_of
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 
 LOG = logger_of("control")
 

@@ -11,7 +11,7 @@ from penstock.control.registry import Registry
 from penstock.control.transactions.script import ScriptCommands
 from penstock.errors import PenstockError, Position, ScriptWarning
 from penstock.language.commands import Command
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.errors import PenstockError, Position, ScriptErrors
-from penstock.language.script import Script
-from penstock.language.statements import CreateQuery, Statement, TransactionStatement
+from penstock.language.statement_kinds.script import Script
+from penstock.language.statement_kinds.transactions import TransactionStatement
+from penstock.language.statements import CreateQuery, Statement
 from penstock.language.text import SourceText, TextSpan
 
 

@@ -35,7 +35,7 @@ from penstock.language.commands import (
     applied,
 )
 from penstock.language.plans.choices import NO_CHOICES, choices_difference
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import (
     AlterSourceStatement,
     CreateFunction,

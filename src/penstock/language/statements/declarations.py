@@ -160,26 +160,6 @@ class ExplainStatement(Statement):
 
 
 @dataclass(frozen=True)
-class ExportStatement(Statement):
-    """EXPORT PLAN OF name."""
-
-    KIND: ClassVar[str] = "EXPORT"
-    ROLE: ClassVar[AccessRole] = AccessRole.READ
-    name: Name
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class ShowStatement(Statement):
-    """kind: what is listed, such as STREAMS."""
-
-    KIND: ClassVar[str] = "SHOW"
-    ROLE: ClassVar[AccessRole] = AccessRole.READ
-    kind: str
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
 class DropStatement(Statement):
     """kind: STREAM, RELATION, VIEW, QUERY, SUMMARY, FUNCTION or AGGREGATE."""
 

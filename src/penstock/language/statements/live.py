@@ -150,34 +150,3 @@ class SubscribeStatement(Statement):
     as_of: AsOf | None = None
     up_to: AsOf | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class CancelStatement(Statement):
-    """CANCEL id, of a statement that runs."""
-
-    KIND: ClassVar[str] = "CANCEL"
-    ROLE: ClassVar[AccessRole] = AccessRole.READ
-    id: str
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class DescribeStatement(Statement):
-    KIND: ClassVar[str] = "DESCRIBE"
-    ROLE: ClassVar[AccessRole] = AccessRole.READ
-    name: Name
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class TransactionStatement(Statement):
-    """word: BEGIN, COMMIT or ROLLBACK."""
-
-    ROLE: ClassVar[AccessRole] = AccessRole.READ
-    word: str
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-    @property
-    def statement_kind(self) -> str:
-        return self.word

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from penstock.language.text import TextSpan
 
@@ -21,7 +21,7 @@ class AccessRole(enum.IntEnum):
         return self.name.lower()
 
 
-class Statement:
+class StatementTree:
     """Base of the trees of statements, which are frozen dataclasses.
 
     Attributes:
@@ -43,3 +43,6 @@ class Statement:
     def role(self) -> AccessRole:
         """Return the role that it needs."""
         return self.ROLE
+
+
+Statement: TypeAlias = StatementTree

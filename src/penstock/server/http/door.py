@@ -13,13 +13,13 @@ import anyio.to_thread
 from starlette.requests import Request
 
 from penstock.errors import Busy
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.server.addresses import HostNames
 from penstock.server.attempts import FailedLogins
 from penstock.server.limits import DoorLimits, ScriptRate
-from penstock.server.parsing import SMALL, ScriptParser
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import Service
+from penstock.server.statements.parsing import SMALL, ScriptParser
 from penstock.server.tokens import TokenFile
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from penstock.errors import PenstockError
 from penstock.language.queries import CONTROL_SCHEMA
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import OneTimeSelect
 from penstock.physical.execution.flow_counts import MOST_ROWS
 from penstock.server.http.documents import (

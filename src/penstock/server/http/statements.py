@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from starlette.responses import StreamingResponse
 
 from penstock.errors import PenstockError
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements.declarations import OneTimeSelect
 from penstock.language.statements.live import SubscribeStatement
 from penstock.server.http.documents import (

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.language.script import Script
-from penstock.server.parsing import SMALL
+from penstock.language.statement_kinds.script import Script
 from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
 from penstock.server.pgwire.catalog.tables import CatalogImage
 from penstock.server.pgwire.cursors import Cursors
@@ -27,6 +26,7 @@ from penstock.server.pgwire.values.parameters import literal, sample
 from penstock.server.pgwire.values.wire_types import WireType
 from penstock.server.roles import Caller
 from penstock.server.service import ScriptReply, ScriptRequest
+from penstock.server.statements.parsing import SMALL
 
 #: Statements of the language whose answer is text.
 TEXTS = frozenset({"SHOW", "EXPLAIN", "EXPORT", "DESCRIBE"})

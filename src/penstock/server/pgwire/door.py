@@ -13,14 +13,14 @@ from typing import Protocol, TypeVar
 
 from penstock.control.entities.system import SessionFact
 from penstock.errors import Busy
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.server.attempts import FailedLogins
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits, ScriptRate
-from penstock.server.parsing import ScriptParser
 from penstock.server.pgwire.catalog.declared import PUBLIC, DeclaredRelation, Oids, declared_relations
 from penstock.server.pgwire.catalog.tables import CatalogImage, catalog_image
 from penstock.server.service import Service
+from penstock.server.statements.parsing import ScriptParser
 from penstock.server.tokens import TokenFile
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from penstock.control.stored_catalog import TEMPORARY_COMMENT, TEMPORARY_PREFIX
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.events import log_event, logger_of
 from penstock.language.queries import NOWHERE, Mark, Name, QueryTree
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import CreateQuery, DropStatement, WrittenOption
 from penstock.server.service import ResultPart, ResultSource
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from penstock.deep import on_deep_stack
 from penstock.errors import PenstockError
 from penstock.language.parse import parse_script
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import Statement
 from penstock.language.text import SourceText
 from penstock.results.worker_process import WorkerProcess
@@ -27,7 +27,7 @@ _LONGEST = 1e6
 
 def process_command() -> Sequence[str]:
     """Return the words that start the process."""
-    return [sys.executable, "-m", "penstock.server.parse_process"]
+    return [sys.executable, "-m", "penstock.server.statements.parse_process"]
 
 
 class ScriptParser:

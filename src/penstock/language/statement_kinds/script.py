@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import Position
 from penstock.language.queries import NOWHERE
-from penstock.language.statement_text import print_statement
+from penstock.language.statement_kinds import print_statement
 from penstock.language.statements import Statement
 from penstock.language.text import SourceText
 

@@ -16,7 +16,7 @@ from penstock import lazy_pandas
 from penstock.deep import on_deep_stack
 from penstock.errors import PenstockError
 from penstock.language.parse import parse_script
-from penstock.language.script import Script
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import Statement
 from penstock.results.worker_process import read_message, write_message
 

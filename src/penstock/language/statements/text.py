@@ -15,7 +15,6 @@ from penstock.language.statements import (
     AlterSystemStatement,
     AsAction,
     AsOf,
-    CancelStatement,
     Connector,
     CreateFunction,
     CreateQuery,
@@ -23,11 +22,9 @@ from penstock.language.statements import (
     CreateSummary,
     CreateView,
     DeleteStatement,
-    DescribeStatement,
     DropStatement,
     Existence,
     ExplainStatement,
-    ExportStatement,
     Insert,
     IntoAction,
     OneTimeSelect,
@@ -37,18 +34,16 @@ from penstock.language.statements import (
     RetainClause,
     SetAction,
     SetSetting,
-    ShowStatement,
     StartClause,
     Statement,
     SubscribeStatement,
-    TransactionStatement,
     UpdateStatement,
     WrittenOption,
 )
 
 
-def print_statement(statement: Statement) -> str:
-    """Return the text of one statement, without its semicolon."""
+def shared_text(statement: Statement) -> str:
+    """Return the text of a statement that is in no file of its own."""
     return _PRINTED[type(statement)](statement)
 
 
@@ -238,9 +233,4 @@ _PRINTED: Mapping[type[Statement], Callable[[Any], str]] = {
     DropStatement: _drop,
     SubscribeStatement: _subscribe,
     ExplainStatement: _explain,
-    ExportStatement: lambda one: f"EXPORT PLAN OF {name_text(one.name)}",
-    ShowStatement: lambda one: f"SHOW {one.kind}",
-    CancelStatement: lambda one: f"CANCEL {string_text(one.id)}",
-    DescribeStatement: lambda one: f"DESCRIBE {name_text(one.name)}",
-    TransactionStatement: lambda one: one.word,
 }
