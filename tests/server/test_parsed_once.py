@@ -98,4 +98,8 @@ def test_statements_by_the_protocol_of_postgresql(tmp_path: Path, parsed: Counte
         parsed.clear()
         connection.execute("SELECT room FROM rooms WHERE level > %s", (1,))
         assert len(parsed) == 2 and set(parsed.values()) == {1}, parsed
+        parsed.clear()
+        with connection.transaction():
+            connection.execute("INSERT INTO notes VALUES ('hall', 'warm')")
+        assert parsed == Counter(["INSERT INTO notes VALUES ('hall', 'warm')"])
     service.close()

@@ -51,7 +51,7 @@ from penstock.server.pgwire.statements.copied_rows import CopyTarget, copied_tab
 from penstock.server.pgwire.statements.kinds import Classified, Does
 from penstock.server.pgwire.statements.lexing import Statement, string_text
 from penstock.server.pgwire.statements.prepare_clauses import read_discard
-from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_rows, script_text
+from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_rows
 from penstock.server.pgwire.statements.transactions import CopiedRows, PgTransaction, outside
 from penstock.server.pgwire.values.bound import Values, plain_values
 from penstock.server.roles import AccessRole, Caller
@@ -305,7 +305,8 @@ class Executor:
             return "ROLLBACK"
         try:
             if done.commands:
-                await self._sent(script_text([], tuple, done.commands))
+                # As the last of them was checked, which has parsed all.
+                await self._sent(ScriptText(";\n".join(done.commands), ((0, None),)))
             if done.copied:
                 await self._post(done.copied[0].source, [one.rows for one in done.copied])
         except PenstockError:
