@@ -93,6 +93,10 @@ WINDOW_KIND = {
 }
 
 
+#: A statement is a file and its lines in the registry.
+STATEMENT = {"language/statement_kinds/readers.py", "language/statement_kinds/__init__.py"}
+
+
 def places(section: str) -> set[str]:
     """Return the files that the blocks of a section change."""
     found = (block["what"].rpartition(" ")[2] for block in _BLOCK.finditer(section))
@@ -101,6 +105,10 @@ def places(section: str) -> set[str]:
 
 def test_a_window_kind_touches_its_own_files_and_registries_alone() -> None:
     assert places(SECTIONS["Add a window kind"]) == WINDOW_KIND
+
+
+def test_a_statement_touches_its_own_file_and_the_registry_alone() -> None:
+    assert places(SECTIONS["Add a statement"]) == STATEMENT
 
 
 def test_the_page_has_its_sections() -> None:

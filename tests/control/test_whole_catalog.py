@@ -11,6 +11,7 @@ from control_kit import Server, server
 from penstock.control.outcomes import CommandState
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.parse import parse_script
+from penstock.language.statements import SubscribeStatement
 
 BASE = """CREATE STREAM S (ts INT, v INT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;
 CREATE RELATION R (k INT, name STRING) FROM MEMORY ();
@@ -228,7 +229,10 @@ def test_what_a_subscription_reads_stays(tmp_path: Path) -> None:
 
     with server(tmp_path) as system:
         applied(system, BASE)
-        name = TemporaryQueries(system.control).begin("SELECT v FROM big", {}, _system(), 10)
+        script = parse_script("SUBSCRIBE TO (SELECT v FROM big)")
+        (statement,) = script.statements
+        assert isinstance(statement, SubscribeStatement) and statement.query is not None
+        name = TemporaryQueries(system.control).begin(script, statement.query, {}, _system(), 10)
         assert applied(system, BASE) == []
         applied(system, BASE.replace("CREATE QUERY p WITH (comment 'a') AS SELECT v FROM bigger;", ""))
         assert name in ids(system)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.language import Catalog, bind_query, bind_script
+from penstock.language import Catalog, bind_query, bind_script, print_statement
 from penstock.language.parse import parse_query
-from penstock.language.statement_text import print_statement
 from penstock.language.text import SourceText
 
 STREAMS = """

@@ -35,8 +35,9 @@ from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState, state_of_results
 from penstock.results.select import LiveReader, gather
-from penstock.results.select_workers import SelectRequest, SelectWorkers, process_command, read_message, write_message
+from penstock.results.select_workers import SelectRequest, SelectWorkers, process_command
 from penstock.results.source_rows import RowsInMemory, SourceRows, ordered_rows
+from penstock.results.worker_process import read_message, write_message
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.one_time import as_of, assert_same_rows, rows_of
@@ -163,8 +164,8 @@ def test_the_name_of_a_query_is_its_answer_at_a_server(catalog: Catalog) -> None
 
 
 def test_a_continuous_query_of_a_server_reads_no_query(catalog: Catalog) -> None:
-    from penstock.language.binder.statements.declarations import ScriptBinder
     from penstock.language.parse import parse_script
+    from penstock.language.script_binder import ScriptBinder
     from penstock.settings import Settings
 
     script = parse_script("CREATE QUERY q AS SELECT total FROM sums")
@@ -304,7 +305,7 @@ def test_a_process_that_is_ended_from_outside_and_a_full_disk_are_told(
         started.append(made.pid)
         return made
 
-    monkeypatch.setattr("penstock.results.select_workers.subprocess.Popen", noted)
+    monkeypatch.setattr("penstock.results.worker_process.subprocess.Popen", noted)
     try:
         for number in (signal.SIGKILL, signal.SIGTERM):
             with ThreadPoolExecutor(1) as pool:

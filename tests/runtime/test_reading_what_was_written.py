@@ -14,6 +14,7 @@ import pytest
 from inline_engine import without_spark
 from inline_server import opened_service
 
+from penstock.language import parse_script
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import ScriptRequest, Service, StatementReply
 from penstock.server.statements.positions import position_text
@@ -54,7 +55,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_spark: None)
 
 
 def sent(service: Service, text: str, after: str | None = None) -> StatementReply:
-    reply = service.execute(ScriptRequest(text, ADMIN, after=after)).statements[-1]
+    reply = service.execute(ScriptRequest(parse_script(text), ADMIN, after=after)).statements[-1]
     assert reply.error is None, reply.error
     return reply
 

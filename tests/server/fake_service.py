@@ -13,9 +13,8 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.system import SessionFact
 from penstock.errors import Busy, PenstockError, nearest
-from penstock.language.parse import parse_script
 from penstock.language.statements import OneTimeSelect, SubscribeStatement
-from penstock.server.access import StatementAccess, kind_of, role_of
+from penstock.server.access import StatementAccess
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import (
@@ -124,13 +123,13 @@ class FakeService:
     # -- statements --------------------------------------------------------------------------------------------
 
     def execute(self, request: ScriptRequest) -> ScriptReply:
-        parsed = parse_script(request.text)
-        statements = StatementAccess(ServerPolicy()).check_script(request.text, request.caller)
-        kinds = [kind_of(parsed.source.slice(one.span)) for one in statements]
+        script, statements, text = request.script, request.script.statements, request.script.source.text
+        StatementAccess(ServerPolicy()).check_script(script, request.caller)
+        kinds = [one.statement_kind for one in statements]
         if request.is_whole:
             trial = Session()
-            trial.declare(request.text, one_time=True)
-            texts = [parsed.source.slice(one.span) for one in statements]
+            trial.declare(text, one_time=True)
+            texts = [script.text_of(one) for one in statements]
             told = zip(kinds, texts, strict=True)
             return ScriptReply(tuple(StatementReply(kind, "CHECKED", sql=text) for kind, text in told))
         if self.slow and any(isinstance(one, OneTimeSelect) for one in statements):
@@ -143,13 +142,13 @@ class FakeService:
             if request.dry:
                 trial = Session()
                 trial.catalog = self.session.catalog
-                trial.declare(request.text, one_time=True)
+                trial.declare(text, one_time=True)
                 return ScriptReply(tuple(StatementReply(kind, "CHECKED") for kind in kinds))
-            execution = self.session.execute(request.text, one_time=True)
+            execution = self.session.execute(text, one_time=True)
             answers = list(execution.answers)
             replies = []
             for statement, kind in zip(statements, kinds, strict=True):
-                if role_of(statement) is not AccessRole.READ:
+                if statement.role is not AccessRole.READ:
                     number = len(self.log) + 1
                     self.log.append(
                         CommandView(number, "2024-01-01T00:00:00Z", request.caller.name, kind, "RUNNING", number)
@@ -169,7 +168,7 @@ class FakeService:
             return ScriptReply(tuple(replies), self.session.warnings, pending=not request.wait)
 
     def _wait(self, request: ScriptRequest) -> None:
-        with self.running.running("SELECT", request.text, request.caller, request.left):
+        with self.running.running("SELECT", request.script.source.text, request.caller, request.left):
             if request.left.wait(self.slow):
                 self.cancelled.set()
                 raise PenstockError("P0726", "cancelled")
@@ -184,7 +183,7 @@ class FakeService:
     def _subscribed(self, request: ScriptRequest, statement: SubscribeStatement) -> ScriptReply:
         assert statement.name is not None
         wanted = ResultRequest(statement.name.text, request.cursor, snapshot=statement.snapshot is not None)
-        source = RunningSubscription(self.running, request.text, request.caller, self.results(wanted))
+        source = RunningSubscription(self.running, request.script.source.text, request.caller, self.results(wanted))
         return ScriptReply((StatementReply("SUBSCRIBE", "RUNNING", results=source),))
 
     # -- what there is -----------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.language.binder.statements.declarations import bind_command
 from penstock.language.catalog import Catalog
 from penstock.language.commands import DropCommand, Dropped
 from penstock.language.parse import parse_script
-from penstock.server.access import StatementAccess, kind_of, role_of
+from penstock.language.script_binder import bind_command
+from penstock.server.access import StatementAccess
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import ANYONE, AccessRole, Caller
 from penstock.settings import Settings
@@ -24,6 +24,8 @@ ADMIN = Caller("ada", AccessRole.ADMIN)
     [
         ("SELECT a FROM s", AccessRole.READ, "SELECT"),
         ("(SELECT a FROM s)", AccessRole.READ, "SELECT"),
+        ("WITH v AS (SELECT a FROM s) SELECT a FROM v", AccessRole.READ, "SELECT"),
+        ("/* first */ CREATE /* then */ QUERY IF NOT EXISTS q AS SELECT a FROM s", AccessRole.CONTROL, "CREATE QUERY"),
         ("SHOW QUERIES", AccessRole.READ, "SHOW"),
         ("DESCRIBE q", AccessRole.READ, "DESCRIBE"),
         ("SUBSCRIBE TO q", AccessRole.READ, "SUBSCRIBE"),
@@ -43,24 +45,24 @@ ADMIN = Caller("ada", AccessRole.ADMIN)
 )
 def test_roles_and_kinds(text: str, role: AccessRole, kind: str) -> None:
     (statement,) = parse_script(text).statements
-    assert role_of(statement) is role
-    assert kind_of(text) == kind
+    assert statement.role is role
+    assert statement.statement_kind == kind
 
 
 def test_a_module_that_is_not_allowed_is_never_loaded() -> None:
     access = StatementAccess(ServerPolicy(modules=("feeds",)))
     sys.modules.pop("antigravity", None)
     with pytest.raises(PenstockError, match="P0805"):
-        access.check_script("CREATE FUNCTION f (INT) RETURNS INT AS 'antigravity:fly'", ADMIN)
+        access.check_script(parse_script("CREATE FUNCTION f (INT) RETURNS INT AS 'antigravity:fly'"), ADMIN)
     assert "antigravity" not in sys.modules
-    access.check_script("CREATE FUNCTION f (INT) RETURNS INT AS 'feeds:f'", ADMIN)
+    access.check_script(parse_script("CREATE FUNCTION f (INT) RETURNS INT AS 'feeds:f'"), ADMIN)
 
 
 def test_settings_of_the_start_cannot_be_set() -> None:
     access = StatementAccess(ServerPolicy())
     with pytest.raises(PenstockError, match="P0805"):
-        access.check_script("SET spark.jars = 'x'", ADMIN)
-    access.check_script("SET integer_division = true", ADMIN)
+        access.check_script(parse_script("SET spark.jars = 'x'"), ADMIN)
+    access.check_script(parse_script("SET integer_division = true"), ADMIN)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from penstock.control.in_process import InProcessEngine
 from penstock.control.registry import settings_of
 from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.catalog import Row
+from penstock.language.parse import parse_script
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.physical.planning.strategies import Strategy
 from penstock.session import Session
@@ -51,7 +52,7 @@ def check_for_server(script: str, name: str, written: Mapping[str, str]) -> Iter
     with TemporaryDirectory(prefix="penstock-") as folder:
         control = Control(Path(folder), IdleEngine(Path(folder) / "engine"), written)
         try:
-            found = control.check(script, name)
+            found = control.check(parse_script(script, name))
         finally:
             control.close()
     bound = found.after.bound.queries

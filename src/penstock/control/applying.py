@@ -451,7 +451,7 @@ class Applier:
         self, transaction: Transaction, row: RowStatement, registry: Registry
     ) -> InsertRows | UpdateRows | DeleteRows:  # fmt: skip
         settings = settings_of({**self._settings, **registry.stored.settings, **transaction.settings})
-        command = command_of(row.text, registry.bound, settings)
+        command = command_of(self.backlog.parsed.get(row.number, row.text), registry.bound, settings)
         assert isinstance(command, InsertRows | UpdateRows | DeleteRows), "it changes rows"
         return command
 
@@ -474,6 +474,7 @@ class Applier:
             self._log.note(outcomes)
             for outcome in outcomes:
                 self._row_counts.pop(outcome.number, None)
+                self.backlog.parsed.pop(outcome.number, None)
             if not self._unwritten:
                 return
             try:

@@ -32,11 +32,13 @@ from penstock.control.transactions.catalog_text import catalog_text
 from penstock.control.transactions.listing import ListedQuery, listed_queries
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
-from penstock.control.transactions.script import parse_commands
+from penstock.control.transactions.script import NO_COMMANDS, ScriptCommands, commands_of
 from penstock.control.versions import queried
 from penstock.errors import PenstockError, as_known, as_name
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog, QueryStatus
+from penstock.language.parse import parse_script
+from penstock.language.statement_kinds.script import Script
 from penstock.storage import Locked
 
 LOG = logger_of("control")
@@ -111,12 +113,14 @@ class Control:
     # -- what a door calls -------------------------------------------------------------------------------------
 
     def submit(
-        self, script: str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM, key: str | None = None,
+        self, script: Script | str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM,
+        key: str | None = None,
         wait: bool = True, timeout: float | None = None, dry: bool = False,
     ) -> list[StatementOutcome]:  # fmt: skip
         """Execute a script as one transaction; return the outcome of each statement.
 
         Args:
+            script: parsed; or its text, which is parsed here.
             settings: of the session, as written.
             key: idempotency key: a second script with it gets the outcomes of the first.
             wait: until it has been applied, or its queries read their past (HYDRATING); otherwise until it is accepted.
@@ -127,15 +131,16 @@ class Control:
             ScriptErrors, PenstockError: nothing has been changed.
         """
         given = _checked(settings)
-        commands = parse_commands(script)
+        commands = _commands(script)
+        text = commands.script.text
         commands = replace(commands, rolled_back=commands.rolled_back or dry)
-        request = PostedScript(commands, given, who, None if dry else key, digest(script, given))
+        request = PostedScript(commands, given, who, None if dry else key, digest(text, given))
         return self._outcome_of(request, wait, timeout)
 
-    def check(self, script: str, file: str | None = None) -> CheckedScript:
+    def check(self, script: Script) -> CheckedScript:
         """Bind a script as a start executes it, and change nothing: each statement is a transaction of its own, unless
-        BEGIN and COMMIT make one of all. file: its name, for messages. Raises ScriptErrors with all its errors."""
-        commands = parse_commands(script, file)
+        BEGIN and COMMIT make one of all. Raises ScriptErrors with all its errors."""
+        commands = commands_of(script)
         separate, commands = not commands.marked, replace(commands, rolled_back=True)
         request = PostedScript(commands, {}, SYSTEM, None, "", separate=separate)
         outcomes = self._outcome_of(request, True, None)
@@ -143,7 +148,8 @@ class Control:
         return CheckedScript(outcomes, request.after.as_wished)
 
     def apply(
-        self, script: str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM, key: str | None = None,
+        self, script: Script | str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM,
+        key: str | None = None,
         wait: bool = True, timeout: float | None = None, dry: bool = False,
     ) -> list[StatementOutcome]:  # fmt: skip
         """Bring the declarations to those of a script, as one transaction; return the outcome of each statement of the
@@ -157,13 +163,15 @@ class Control:
             ScriptErrors, PenstockError: nothing has been changed.
         """
         given = _checked(settings)
-        commands = parse_commands(script)
+        commands = _commands(script)
         if commands.marked:
             hint = "leave out BEGIN and COMMIT: all of it happens together"
             raise PenstockError("P0732", "a whole catalog is one transaction", hint=hint)
         commands = replace(commands, rolled_back=dry)
         # The same script may be posted to be executed, too.
-        request = PostedScript(commands, given, who, None if dry else key, digest(f"catalog\n{script}", given), True)
+        request = PostedScript(
+            commands, given, who, None if dry else key, digest(f"catalog\n{commands.script.text}", given), True
+        )
         return self._outcome_of(request, wait, timeout)
 
     def _outcome_of(self, request: PostedScript, wait: bool, timeout: float | None) -> list[StatementOutcome]:
@@ -398,7 +406,7 @@ class Control:
         self._failed = {one: why for one, why in self._failed.items() if one in standing} | {place: error}
         tracks = [query.track for _, query in self._applier.current.stored.queries if query.place == place]
         failure = NotedFailure(place, tracks[0] if tracks else None, error)
-        self._requests.put(PostedScript(parse_commands(""), {}, SYSTEM, None, "", failure=failure))
+        self._requests.put(PostedScript(NO_COMMANDS, {}, SYSTEM, None, "", failure=failure))
 
     def _on_plans(self) -> None:
         """Have changes of plans looked at: now, and when the batch in hand counts as delivered."""
@@ -411,7 +419,7 @@ class Control:
 
     def _look(self) -> None:
         if not self._has_ended():
-            self._requests.put(PostedScript(parse_commands(""), {}, SYSTEM, None, "", looks=True))
+            self._requests.put(PostedScript(NO_COMMANDS, {}, SYSTEM, None, "", looks=True))
 
     # -- outcomes ----------------------------------------------------------------------------------------------
 
@@ -427,13 +435,13 @@ class Control:
             # It was posted before: its commands have been carried out.
             assert transaction is not None, "it is in the log"
             pairs = zip(transaction.numbers, transaction.texts, strict=True)
-            return [StatementOutcome(text, outcome_of(number)) for number, text in pairs]
+            return [StatementOutcome(_kind_of(text), text, outcome_of(number)) for number, text in pairs]
         numbers = iter(transaction.numbers if transaction is not None else ())
         found: list[StatementOutcome] = []
-        for text, command, warnings in zip(request.commands.texts, request.bound, request.warnings, strict=True):
-            number = next(numbers, None) if changes(command) else None
+        for one in request.bound:
+            number = next(numbers, None) if changes(one.command) else None
             outcome = None if number is None else outcome_of(number)
-            found.append(StatementOutcome(text, outcome, command, warnings))
+            found.append(StatementOutcome(one.kind, one.text, outcome, one.command, one.warnings, one.position))
         return found
 
     def _outcome(self, number: int, readings: Mapping[int, PastReading]) -> CommandOutcome:
@@ -445,6 +453,16 @@ def _checked(settings: Mapping[str, str] | None) -> dict[str, str]:
     given = {name.lower(): value for name, value in (settings or {}).items()}
     settings_of(given)
     return given
+
+
+def _commands(script: Script | str) -> ScriptCommands:
+    return commands_of(parse_script(script) if isinstance(script, str) else script)
+
+
+def _kind_of(text: str) -> str:
+    """Return the kind of a statement of the log."""
+    (statement,) = parse_script(text).statements
+    return statement.statement_kind
 
 
 def _unfinished(number: int, readings: Mapping[int, PastReading]) -> CommandOutcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from penstock.errors import PenstockError, ScriptWarning
+from penstock.errors import PenstockError, Position, ScriptWarning
 from penstock.language.commands import Command
 from penstock.storage.documents import Document, as_text, integer, optional_integer, text
 
@@ -82,13 +82,17 @@ class StatementOutcome:
     """The outcome of one statement of a script.
 
     Args:
+        kind: such as `CREATE QUERY` or `SELECT`.
         text: as written.
         outcome: of a statement that changes something; None for one that does not.
         command: the bound statement; None for one that was posted before with the same key.
         warnings: probable mistakes in it.
+        position: its place in the script; None where it has none there.
     """
 
+    kind: str
     text: str
     outcome: CommandOutcome | None = None
     command: Command | None = None
     warnings: tuple[ScriptWarning, ...] = ()
+    position: Position | None = None

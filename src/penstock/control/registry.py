@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from penstock.algebra.nodes.query import SinkSpec
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject
 from penstock.deep import deep
-from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, as_known
+from penstock.errors import PenstockError, ScriptWarning, as_known
 from penstock.language import bind_command
 from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog, ControlTable, QueryBeside, RegisteredQuery, UnboundDeclaration
@@ -24,7 +24,8 @@ from penstock.language.commands import (
     Dropped,
     Unchanged,
 )
-from penstock.language.parse import parse_statements
+from penstock.language.parse import parse_script, parse_statements
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import CreateQuery, CreateSummary, CreateView, DropStatement, Statement
 from penstock.language.text import SourceText
 from penstock.settings import Settings
@@ -156,14 +157,11 @@ def _budget_of(budget: Mapping[str, str]) -> str:
     return f"WITH ({', '.join(own)}) " if own else ""
 
 
-def command_of(text: str, catalog: Catalog, settings: Settings) -> Command:
-    """Bind a text that is one statement. Raises ScriptErrors."""
-    source = SourceText.of(text)
-    parsed = parse_statements(source)
-    if parsed.errors:
-        raise ScriptErrors(parsed.errors)
+def command_of(script: Script | str, catalog: Catalog, settings: Settings) -> Command:
+    """Bind a script that is one statement. script: parsed, or its text. Raises ScriptErrors."""
+    parsed = parse_script(script) if isinstance(script, str) else script
     (statement,) = parsed.statements
-    return bind_command(statement, catalog, settings, source)[0]
+    return bind_command(statement, catalog, settings, parsed.source)[0]
 
 
 def queries_over(catalog: Catalog, name: str) -> set[str]:

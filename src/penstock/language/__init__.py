@@ -10,13 +10,13 @@ from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.deep import deep
 from penstock.errors import ScriptErrors
 from penstock.language.binder.context import QueryNames
-from penstock.language.binder.statements.declarations import Action, BoundScript, ScriptBinder, bind_command
 from penstock.language.catalog import Catalog, QueryStatus, RegisteredQuery, View
 from penstock.language.commands import Explain, SelectOnce, Show
 from penstock.language.parse import parse_query, parse_script, parse_statements
 from penstock.language.printer import print_query
-from penstock.language.statement_text import print_statement
-from penstock.language.statements import Script
+from penstock.language.script_binder import Action, BoundScript, ScriptBinder, bind_command
+from penstock.language.statement_kinds import print_statement
+from penstock.language.statement_kinds.script import Script
 from penstock.language.text import SourceText
 from penstock.settings import Settings
 

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
-from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.deep import deep, on_deep_stack
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.dialect import Cql, Fault, token_span
+from penstock.language.grammar.fragments import GIVES_UP, curly_quote, located, parser_over, unclosed_quote
 from penstock.language.grammar.statements import BEGINNINGS, CqlParser
-from penstock.language.hints import hint_at, misplaced, of_other_systems
 from penstock.language.limits import MAX_SCRIPT, MAX_STATEMENTS, TOO_DEEP, beyond_limits, too_deep
-from penstock.language.quotes import quoted_parts
-from penstock.language.statements import OneTimeSelect, Script, Statement
+from penstock.language.statement_kinds import BY_WORD
+from penstock.language.statement_kinds.script import Script
+from penstock.language.statements import OneTimeSelect, Statement
 from penstock.language.text import SourceText, TextSpan
-
-#: What sqlglot's expression grammar is known to raise on text that is no expression, beside its own errors.
-_GIVES_UP = (AttributeError, TypeError, ValueError, KeyError, IndexError, AssertionError)
 
 #: Levels that the parser reads on the caller's stack: it calls itself some 25 times a level.
 _SHALLOW = 8
-
-_CURLY = re.compile("[\u2018-\u201f\u00ab\u00bb\u2039\u203a\u2032\u2033]")
-
 
 #: Words that may stand between CREATE and the name of what is declared.
 _BEFORE_NAMES = ("or", "replace", "non", "retroactive", "if", "not", "exists")
@@ -55,7 +48,7 @@ def parse_statements(source: SourceText) -> ParsedScript:
     try:
         tokens = Cql().tokenize(text)
     except TokenError:
-        unclosed = _unclosed(source)
+        unclosed = unclosed_quote(source)
         tokens = _before(text, unclosed)
     for token in tokens:
         token.comments = []
@@ -67,7 +60,7 @@ def parse_statements(source: SourceText) -> ParsedScript:
         parsed.errors.append(source.error("P0105", message, token_span(parts[MAX_STATEMENTS][0])))
         return parsed
     for part in parts:
-        curly = _curly_quote(source, part)
+        curly = curly_quote(source, part)
         if curly is not None:
             parsed.errors.append(curly)
             parsed.lost |= _declared(part)
@@ -110,19 +103,6 @@ def _read(source: SourceText, tokens: list[Token], parsed: ParsedScript) -> list
     return tokens[at:]
 
 
-def _curly_quote(source: SourceText, tokens: list[Token]) -> PenstockError | None:
-    """Return the error for a statement with a typographic quotation mark, as word processors insert, None
-    without one.
-    """
-    for token in tokens:
-        found = _CURLY.search(token.text) if token.token_type is TokenType.VAR else None
-        if found is not None:
-            at = source.text.find(found[0], token.start)
-            hint = "texts are enclosed in straight quotes, as in 'text'; backticks quote names"
-            return source.error("P0101", f"{found[0]} is not a quotation mark of CQL", TextSpan(at, at + 1), hint)
-    return None
-
-
 def _next_statement(source: SourceText, tokens: list[Token], start: int) -> list[Token]:
     """Return the tokens from where a statement begins, at the start of a line, after one that could not be parsed."""
     for i in range(start, len(tokens)):
@@ -133,7 +113,7 @@ def _next_statement(source: SourceText, tokens: list[Token], start: int) -> list
 
 def _begins(source: SourceText, before: Token | None, token: Token) -> bool:
     """Return whether a statement begins with `token`, the first word in its line. before: the token before it."""
-    if token.text.upper() not in BEGINNINGS:
+    if token.text.upper() not in BEGINNINGS and token.text.upper() not in BY_WORD:
         return False
     between = source.text[before.end + 1 if before else 0 : token.start]
     line = between.rpartition("\n")
@@ -167,52 +147,6 @@ def parse_query(source: SourceText) -> OneTimeSelect:
     return statements[0]
 
 
-@deep
-def parse_expression(source: SourceText) -> exp.Expr:
-    """Parse a text that is one scalar expression. Raises PenstockError."""
-    try:
-        tokens = Cql().tokenize(source.text)
-    except TokenError:
-        raise _unclosed(source) from None
-    if not tokens:
-        raise source.error("P0101", "expected an expression, found nothing", TextSpan(0, 1))
-    for token in tokens:
-        token.comments = []
-    curly = _curly_quote(source, tokens)
-    if curly is not None:
-        raise curly
-    deepest = too_deep(tokens)
-    if deepest is not None:
-        raise source.error("P0105", TOO_DEEP, token_span(deepest))
-    return on_deep_stack(lambda: _expression(source, tokens))
-
-
-def _expression(source: SourceText, tokens: list[Token]) -> exp.Expr:
-    parser = _parser(source, tokens)
-    try:
-        node = parser.expression_alone()
-        if parser.faults:
-            raise parser.faults[0]
-    except Fault as fault:
-        raise _error(source, tokens, fault) from None
-    except (ParseError, *_GIVES_UP):
-        token = parser._curr or tokens[-1]
-        raise source.error("P0101", "this cannot be read as an expression of CQL", token_span(token)) from None
-    beyond = beyond_limits(node)
-    if beyond is not None:
-        raise source.error("P0105", beyond, TextSpan(0, 1))
-    return node
-
-
-def _parser(source: SourceText, tokens: list[Token]) -> CqlParser:
-    parser = CqlParser(dialect=Cql())
-    parser.reset()
-    parser.sql = source.text
-    parser._chunks = [tokens]
-    parser._advance_chunk()
-    return parser
-
-
 def _split(tokens: list[Token]) -> list[list[Token]]:
     parts: list[list[Token]] = [[]]
     for token in tokens:
@@ -234,42 +168,26 @@ def _parse_one(source: SourceText, tokens: list[Token]) -> tuple[Statement, int,
 
 
 def _parsed(source: SourceText, tokens: list[Token]) -> tuple[Statement, int, list[PenstockError]]:
-    parser = _parser(source, tokens)
+    parser = parser_over(source, tokens)
     try:
-        statement = parser.statement()
+        statement = _statement(parser)
         if parser._curr and not _begins(source, parser._prev, parser._curr):
             raise Fault("", parser._curr)
     except Fault as fault:
-        raise _error(source, tokens, fault) from None
-    except (ParseError, *_GIVES_UP):
+        raise located(source, tokens, fault) from None
+    except (ParseError, *GIVES_UP):
         token = parser._curr or tokens[-1]
         raise source.error("P0101", "this cannot be read as CQL", token_span(token)) from None
     beyond = beyond_limits(statement)
     if beyond is not None:
         raise source.error("P0105", beyond, statement.span)
-    faults = {fault.token.start if fault.token else -1: _error(source, tokens, fault) for fault in parser.faults}
+    faults = {fault.token.start if fault.token else -1: located(source, tokens, fault) for fault in parser.faults}
     return statement, parser._index if parser._curr else len(tokens), list(faults.values())
 
 
-def _error(source: SourceText, tokens: list[Token], fault: Fault) -> PenstockError:
-    last = token_span(tokens[-1])
-    span = token_span(fault.token) if fault.token else TextSpan(last.end, last.end + 1)
-    index = next((i for i, token in enumerate(tokens) if token is fault.token), len(tokens))
-    foreign = None if fault.message else of_other_systems(tokens, index)
-    hint = foreign or fault.hint or (None if fault.message else misplaced(tokens, index)) or hint_at(tokens, index)
-    if fault.message:
-        return source.error(fault.code, fault.message, span, hint)
-    found = f"'{source.slice(span)}'" if fault.token else "the end of the statement"
-    message = f"expected {fault.expected}, found {found}" if fault.expected else f"unexpected {found}"
-    return source.error(fault.code, message, span, hint)
-
-
-def _unclosed(source: SourceText) -> PenstockError:
-    """Return the error for a text that ends inside quotes or a comment, at the place where they open."""
-    for part in quoted_parts(source.text):
-        if part.end is None:
-            start = part.start + (part.mark.startswith("r"))
-            mark = part.mark.removeprefix("r")
-            span = TextSpan(start, start + len(mark))
-            return source.error("P0101", f"{mark} is opened here and never closed", span)
-    return source.error("P0101", "the text cannot be read", TextSpan(0, 1))
+def _statement(parser: CqlParser) -> Statement:
+    start, word = parser._here(), parser._take_any(*BY_WORD)
+    if word is None:
+        return parser.statement(tuple(BY_WORD))
+    found: Statement = BY_WORD[word].read(parser, start)
+    return found

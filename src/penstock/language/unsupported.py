@@ -53,7 +53,6 @@ from penstock.language.statements import (
     AsAction,
     AsOf,
     Assignment,
-    CancelStatement,
     ColumnDefinition,
     Connector,
     CreateFunction,
@@ -62,11 +61,9 @@ from penstock.language.statements import (
     CreateSummary,
     CreateView,
     DeleteStatement,
-    DescribeStatement,
     DropStatement,
     ErrorPolicy,
     ExplainStatement,
-    ExportStatement,
     Insert,
     IntoAction,
     OneTimeSelect,
@@ -77,12 +74,11 @@ from penstock.language.statements import (
     RowsConfirmed,
     SetAction,
     SetSetting,
-    ShowStatement,
     StartClause,
+    Statement,
     SubscribeStatement,
     SwapAction,
     TimestampBy,
-    TransactionStatement,
     TypeText,
     UpdateStatement,
     WrittenOption,
@@ -90,7 +86,7 @@ from penstock.language.statements import (
 from penstock.language.text import LEAVES, TextSpan, fields_compared
 from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
 
-_TREES = (Name.__module__, CreateSource.__module__, TypeText.__module__, CancelStatement.__module__)
+_TREES = (Name.__module__, CreateSource.__module__, TypeText.__module__, DeleteStatement.__module__)
 
 #: The fields that the binder reads of each kind of tree. Spans are not listed.
 CARRIED_OUT: dict[type, frozenset[str]] = {
@@ -142,8 +138,6 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Insert: "name rows columns",
         SetSetting: "name value",
         ExplainStatement: "query analyze name start sharing",
-        ExportStatement: "name",
-        ShowStatement: "kind",
         DropStatement: "kind name if_exists cascade",
         CreateFunction: "kind name body parameters returns volatile existence",
         PauseAction: "with_state",
@@ -161,9 +155,6 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         RowsConfirmed: "count",
         DeleteStatement: "name where",
         SubscribeStatement: "name query snapshot progress as_of up_to",
-        CancelStatement: "id",
-        DescribeStatement: "name",
-        TransactionStatement: "word",
         TypeText: "text",
     }.items()
 }
@@ -207,8 +198,10 @@ def _refusals(node: object) -> Iterator[Refusal]:
     elif isinstance(node, tuple):
         for part in node:
             yield from _refusals(part)
-    elif (names := fields_compared(type(node))) is not None and type(node).__module__ in _TREES:
-        carried_out = CARRIED_OUT.get(type(node), frozenset())
+    elif (names := fields_compared(type(node))) is not None and _is_tree(node):
+        # A statement in a file of its own is bound there.
+        whole = frozenset(names if type(node).__module__ not in _TREES else ())
+        carried_out = CARRIED_OUT.get(type(node), whole)
         for name in names:
             value = getattr(node, name)
             if name in carried_out:
@@ -218,6 +211,10 @@ def _refusals(node: object) -> Iterator[Refusal]:
                 clause = REFUSED.get((type(node), name))
                 shown = clause.name if clause else name.replace("_", " ").upper()
                 yield not_yet(shown, clause.place(node) if clause else _span(node))
+
+
+def _is_tree(node: object) -> bool:
+    return type(node).__module__ in _TREES or isinstance(node, Statement)
 
 
 def _is_absent(value: object) -> bool:

@@ -19,13 +19,8 @@ import pyarrow as pa
 from penstock import lazy_pandas
 from penstock.errors import PenstockError
 from penstock.language import SelectOnce, bind_script
-from penstock.results.select_workers import (
-    SelectRequest,
-    no_room,
-    read_message,
-    write_message,
-    write_rows,
-)
+from penstock.results.select_workers import SelectRequest, no_room, write_rows
+from penstock.results.worker_process import read_message, write_message
 from penstock.runtime.allocation import arrow_by_malloc, keep_freed, release
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_once, answer_over
 from penstock.runtime.memory_limit import limited

@@ -8,40 +8,31 @@ too long or was cancelled is ended.
 
 from __future__ import annotations
 
-import os
-import pickle
-import select
-import signal
-import struct
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
-from penstock import modules
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.errors import PenstockError
 from penstock.physical.planning.strategies import Strategy
 from penstock.results.cancellation import Cancellation
 from penstock.results.select import too_long
 from penstock.results.source_rows import RowsInFile, RowsInMemory, SourceRows
+from penstock.results.worker_process import WorkerProcess
 from penstock.runtime.local.one_time import OneTimeAnswer
 from penstock.runtime.memory_limit import too_large
 from penstock.runtime.spark.pickling import pickled
 from penstock.temporary import removed_after
 
-LENGTH = struct.Struct("<Q")
 #: Seconds of a query without a limit.
 _LONGEST = 1e6
-#: Seconds after its last word in which a process has ended.
-_REAPED = 2.0
 
 
 @dataclass(frozen=True)
@@ -77,57 +68,6 @@ def process_command() -> Sequence[str]:
     return [sys.executable, "-m", "penstock.results.select_process"]
 
 
-class _Process:
-    """One process, that computes one query at a time."""
-
-    def __init__(self) -> None:
-        command = process_command()
-        # User code is found where this process finds it.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in modules.own_path() if path)}
-        # Ctrl-C at a terminal is for this process alone, which ends the other one.
-        self._popen = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0
-        )
-
-    @property
-    def alive(self) -> bool:
-        return self._popen.poll() is None
-
-    def call(self, request: SelectRequest, timeout: float) -> OneTimeAnswer | PenstockError:
-        """Return what the process answers. Raises TimeoutError and EOFError, after which it is of no use."""
-        assert self._popen.stdin is not None and self._popen.stdout is not None
-        deadline = time.monotonic() + timeout
-        try:
-            write_message(self._popen.stdin, pickle.dumps(request))
-        except OSError:
-            raise EOFError from None
-        ready, _, _ = select.select([self._popen.stdout], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            raise TimeoutError
-        answer: OneTimeAnswer | PenstockError = pickle.loads(read_message(self._popen.stdout))
-        return answer
-
-    def kill(self) -> None:
-        """End what the process computes, from any thread: a call of it raises EOFError."""
-        self._popen.kill()
-
-    def was_ended(self) -> bool:
-        """Return whether somebody else has ended it, as the system does where memory is short."""
-        with suppress(subprocess.TimeoutExpired):
-            return self._popen.wait(_REAPED) in (-signal.SIGKILL, -signal.SIGTERM)
-        return False
-
-    def end(self) -> None:
-        """End the process."""
-        self._popen.kill()
-        self._popen.wait()
-        for pipe in (self._popen.stdin, self._popen.stdout):
-            if pipe is not None:
-                # What it did not read any more is written by closing, and cannot be.
-                with suppress(OSError):
-                    pipe.close()
-
-
 class SelectWorkers:
     """A few processes, started when they are needed, that threads share.
 
@@ -144,7 +84,7 @@ class SelectWorkers:
         self._free = most
         self.larger = larger
         self.memory, self.timeout = memory, timeout or _LONGEST
-        self._idle: list[_Process] = []
+        self._idle: list[WorkerProcess] = []
         #: Signals that a query has ended, or is to end.
         self._changed = threading.Condition()
         self._closed = False
@@ -153,7 +93,7 @@ class SelectWorkers:
         """Start a process, so that the first query need not wait for that."""
         with self._changed:
             if not self._idle:
-                self._idle.append(_Process())
+                self._idle.append(WorkerProcess(process_command()))
 
     def __call__(
         self, query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: Cancellation
@@ -185,7 +125,7 @@ class SelectWorkers:
                 files = {name: in_file(rows, folder / f"{n}.arrow") for n, (name, rows) in enumerate(inputs.items())}
                 output = folder / "answer.arrow"
                 request = SelectRequest(pickled((query, files)), Strategy.PATTERN, self.memory, str(output))
-                answer = process.call(request, max(0.0, deadline - time.monotonic()))
+                answer: OneTimeAnswer | PenstockError = process.call(request, max(0.0, deadline - time.monotonic()))
                 if isinstance(answer, PenstockError):
                     raise answer
                 return replace(answer, query=query, table=RowsInFile(str(output)).table())
@@ -214,14 +154,14 @@ class SelectWorkers:
             self._changed.notify_all()
 
     @contextmanager
-    def _process(self, cancellation: Cancellation) -> Iterator[_Process]:
+    def _process(self, cancellation: Cancellation) -> Iterator[WorkerProcess]:
         """Lend a process, which is ended where it fails, and when its query is cancelled."""
         with self._changed:
             process = self._idle.pop() if self._idle else None
         if process is not None and not process.alive:
             process.end()
             process = None
-        process = process or _Process()
+        process = process or WorkerProcess(process_command())
         try:
             with cancellation.ending(process.kill):
                 yield process
@@ -242,7 +182,7 @@ class SelectWorkers:
         else:
             self._give_back(process, cancellation)
 
-    def _give_back(self, process: _Process, cancellation: Cancellation) -> None:
+    def _give_back(self, process: WorkerProcess, cancellation: Cancellation) -> None:
         with self._changed:
             # One that is cancelled as it ends is being killed.
             if not self._closed and not cancellation.is_set():
@@ -283,18 +223,3 @@ def write_rows(table: pa.Table, path: Path) -> None:
     """Write a file of rows for another process."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-
-
-def write_message(pipe: IO[bytes], content: bytes) -> None:
-    """Write a message with its length. Raises OSError."""
-    pipe.write(LENGTH.pack(len(content)) + content)
-    pipe.flush()
-
-
-def read_message(pipe: IO[bytes]) -> bytes:
-    """Return the next message. Raises EOFError where the pipe has ended."""
-    head = pipe.read(LENGTH.size)
-    content = pipe.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else b""
-    if len(head) < LENGTH.size or len(content) < LENGTH.unpack(head)[0]:
-        raise EOFError
-    return content

@@ -21,51 +21,13 @@ from penstock.language.commands import (
     DropCommand,
     MoveInto,
 )
-from penstock.language.parse import parse_script
-from penstock.language.statements import (
-    AlterSystemStatement,
-    CancelStatement,
-    CreateFunction,
-    DescribeStatement,
-    DropStatement,
-    ExplainStatement,
-    ExportStatement,
-    OneTimeSelect,
-    SetSetting,
-    ShowStatement,
-    Statement,
-    SubscribeStatement,
-    TransactionStatement,
-)
+from penstock.language.statement_kinds.script import Script
+from penstock.language.statements import CreateFunction, ExplainStatement, SetSetting, Statement
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 
-#: Statements that change nothing but the session. CANCEL of a statement of another token needs more.
-_READS = (CancelStatement, ExplainStatement, ExportStatement, OneTimeSelect, SetSetting, ShowStatement,
-          DescribeStatement, SubscribeStatement, TransactionStatement)  # fmt: skip
-#: What runs code, or changes the whole system.
-_ADMIN = (CreateFunction, AlterSystemStatement)
+#: What runs code, where it is dropped.
 _CODE = ("FUNCTION", "AGGREGATE")
-#: Words between CREATE and the kind of what is created.
-_BETWEEN = frozenset({"OR", "REPLACE", "NON", "RETROACTIVE"})
-
-
-def role_of(statement: Statement) -> AccessRole:
-    """Return the role that a statement needs."""
-    if isinstance(statement, _READS):
-        return AccessRole.READ
-    if isinstance(statement, _ADMIN) or (isinstance(statement, DropStatement) and statement.kind.upper() in _CODE):
-        return AccessRole.ADMIN
-    return AccessRole.CONTROL
-
-
-def kind_of(text: str) -> str:
-    """Return the kind of a statement, such as `CREATE QUERY` or `SELECT`, from its text."""
-    words = [word.upper() for word in text.split(maxsplit=6)]
-    first = words[0] if words else ""
-    if first not in ("CREATE", "ALTER", "DROP"):
-        return "SELECT" if first in ("WITH", "VALUES", "(", "FROM") or first.startswith("(") else first
-    return " ".join([first, *[word for word in words[1:] if word not in _BETWEEN][:1]])
 
 
 @dataclass(frozen=True)
@@ -74,20 +36,13 @@ class StatementAccess:
 
     policy: ServerPolicy
 
-    def check_script(self, script: str, caller: Caller) -> tuple[Statement, ...]:
-        """Return the statements of a script.
-
-        Raises:
-            ScriptErrors: it cannot be read.
-            PenstockError: P0802 for a statement that the caller's role does not allow, P0805 for one that the server
-                does not.
-        """
-        parsed = parse_script(script)
-        for statement in parsed.statements:
-            with placed_at(parsed.source, statement.span):
-                caller.need(role_of(statement), f"for {kind_of(parsed.source.slice(statement.span))}")
+    def check_script(self, script: Script, caller: Caller) -> None:
+        """Raises PenstockError P0802 for a statement that the caller's role does not allow, P0805 for one that the
+        server does not."""
+        for statement in script.statements:
+            with placed_at(script.position_of(statement)):
+                caller.need(statement.role, f"for {statement.statement_kind}")
                 self._check_statement(statement)
-        return parsed.statements
 
     def _check_statement(self, statement: Statement) -> None:
         if isinstance(statement, CreateFunction):

@@ -42,8 +42,8 @@ class DoorLimits:
         )  # fmt: skip
 
     def check_script(self, text: str) -> None:
-        """Raises PenstockError P0804 for a script that is too large. What it costs to read depends on its items, which
-        are counted before anything reads it: a megabyte of signs keeps this process busy for seconds."""
+        """Raises PenstockError P0804 for a script that is too large. What it costs depends on its items,
+        which are counted before anything reads it: a megabyte of signs is a million of nodes, bound by one thread."""
         if len(text.encode("utf-8", "surrogatepass")) > self.statement_bytes:
             message = f"the script is larger than {self.statement_bytes:,} bytes, the server's max_statement_bytes"
             raise PenstockError("P0804", message, hint="send it in parts, and rows as a post or by COPY")

@@ -245,6 +245,7 @@ class HttpServer:
         self._server.should_exit = True
         self._thread.join(2 * _GRACE)
         self._socket.close()
+        self._door.parser.close()
 
     def _run(self) -> None:
         with contextlib.suppress(SystemExit):

@@ -23,7 +23,7 @@ from penstock.control.outcomes import CommandOutcome, CommandState, Principal, S
 from penstock.control.registry import quoted
 from penstock.control.row_changes import inserted_table, late_rows
 from penstock.control.transactions.listing import ListedQuery
-from penstock.control.transactions.script import placed_in
+from penstock.control.transactions.script import placed_at
 from penstock.errors import Notice, PenstockError, as_name, nearest
 from penstock.language.commands import (
     Cancel,
@@ -37,14 +37,14 @@ from penstock.language.commands import (
     Subscribe,
     Unchanged,
 )
-from penstock.language.parse import parse_script
-from penstock.language.statements import CancelStatement, SubscribeStatement
+from penstock.language.statement_kinds.cancel import CancelStatement
+from penstock.language.statements import SubscribeStatement
 from penstock.redaction import redacted_text
 from penstock.results.cancellation import Cancellation
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.watching.prometheus import metrics_text
 from penstock.served import listed_table
-from penstock.server.access import StatementAccess, kind_of
+from penstock.server.access import StatementAccess
 from penstock.server.live_events import EventListeners, LiveEvents
 from penstock.server.query_check import COMPARED, query_check, query_of_command
 from penstock.server.roles import AccessRole, Caller
@@ -125,7 +125,8 @@ class LiveService:
     # -- statements --------------------------------------------------------------------------------------------
 
     def execute(self, request: ScriptRequest) -> ScriptReply:
-        statements = self._access.check_script(request.text, request.caller)
+        statements = request.script.statements
+        self._access.check_script(request.script, request.caller)
         for name in request.settings:
             self._access.policy.check_setting(name)
         if request.is_whole:
@@ -140,11 +141,16 @@ class LiveService:
             return self._cancelled([one for one in statements if isinstance(one, CancelStatement)], request)
         beats = dict(self._control.version().sources)
         outcomes = self._control.submit(
-            request.text, request.settings, _principal(request.caller), request.key, request.wait, self._seconds or None
+            request.script,
+            request.settings,
+            _principal(request.caller),
+            request.key,
+            request.wait,
+            self._seconds or None,
         )
         replies: list[StatementReply] = []
         for one in outcomes:
-            with placed_in(request.text, one.text):
+            with placed_at(one.position):
                 replies.append(self._with_late_rows(one, self._reply(one, request), beats))
         return self._announced(replies, outcomes)
 
@@ -165,7 +171,7 @@ class LiveService:
         """Bring the declarations to those of the script; reply to each statement of the difference."""
         request.caller.need(AccessRole.CONTROL, "to change the catalog")
         outcomes = self._control.apply(
-            request.text, request.settings, _principal(request.caller), request.key, request.wait,
+            request.script, request.settings, _principal(request.caller), request.key, request.wait,
             self._seconds or None, request.dry,
         )  # fmt: skip
         replies = [self._check_reply(one) if request.dry else self._reply(one, request) for one in outcomes]
@@ -183,10 +189,10 @@ class LiveService:
 
     def _checked(self, request: ScriptRequest) -> ScriptReply:
         """Find what would be refused of a script, as far as that can be told before it is executed."""
-        outcomes = self._control.submit(request.text, request.settings, _principal(request.caller), dry=True)
+        outcomes = self._control.submit(request.script, request.settings, _principal(request.caller), dry=True)
         replies: list[StatementReply] = []
         for place, one in enumerate(outcomes):
-            with placed_in(request.text, one.text):
+            with placed_at(one.position):
                 self._check_answer(one, request)
             replies.append(self._check_reply(one, place < COMPARED))
         return ScriptReply(tuple(replies), tuple(warning for one in outcomes for warning in one.warnings))
@@ -205,7 +211,7 @@ class LiveService:
         query = query_of_command(one.command)
         view = self.view() if compare else None
         check = None if query is None else query_check(query, self._side.starts(query), view)
-        return StatementReply(kind_of(one.text), "CHECKED", check=check, schema=self._row_schema(one.command))
+        return StatementReply(one.kind, "CHECKED", check=check, schema=self._row_schema(one.command))
 
     def _row_schema(self, command: object) -> pa.Schema | None:
         """Return the columns of the rows that a statement answers with, None for one without."""
@@ -217,7 +223,7 @@ class LiveService:
         return None
 
     def _reply(self, one: StatementOutcome, request: ScriptRequest) -> StatementReply:
-        kind, outcome, command = kind_of(one.text), one.outcome, one.command
+        kind, outcome, command = one.kind, one.outcome, one.command
         if outcome is not None:
             return StatementReply(
                 kind, outcome.state.value, outcome.number, outcome.version, self._instant(outcome),
@@ -346,11 +352,11 @@ class LiveService:
     def _of_temporary(self, wanted: ResultRequest, request: ScriptRequest) -> ResultSource:
         """Register the query of a SUBSCRIBE; return its results from the first on."""
         self._check_temporary(request)
-        parsed = parse_script(request.text)
-        (statement,) = (one for one in parsed.statements if isinstance(one, SubscribeStatement))
+        (statement,) = (one for one in request.script.statements if isinstance(one, SubscribeStatement))
         assert statement.query is not None, "it has no name"
-        text = parsed.source.slice(statement.query.span)
-        name = self._temporary.begin(text, request.settings, _principal(request.caller), self._seconds or None)
+        name = self._temporary.begin(
+            request.script, statement.query, request.settings, _principal(request.caller), self._seconds or None
+        )
         try:
             source = self._source_of(replace(wanted, query=name, beginning=not wanted.snapshot))
         except BaseException:

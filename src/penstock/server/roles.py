@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from penstock.errors import PenstockError
-
-
-class AccessRole(enum.IntEnum):
-    """What a token allows; each role includes those before it."""
-
-    READ = 1
-    CONTROL = 2
-    ADMIN = 3
-
-    @property
-    def word(self) -> str:
-        """Return the role as it is written in the token file."""
-        return self.name.lower()
+from penstock.language.statements import AccessRole as AccessRole
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.system import SessionFact
 from penstock.errors import Notice, PenstockError, ScriptWarning
+from penstock.language.statement_kinds.script import Script
 from penstock.results.cancellation import Cancellation
 from penstock.served import CatalogView as CatalogView
 from penstock.served import CommandView as CommandView
@@ -83,6 +84,7 @@ class ScriptRequest:
     """A script to execute.
 
     Args:
+        script: parsed by the door that it came through.
         key: the idempotency key, unique for the caller; None without one.
         wait: whether the reply waits until commands have taken effect.
         dry: check only, execute nothing.
@@ -93,7 +95,7 @@ class ScriptRequest:
         is_whole: the script says all that is to be declared; the replies are to the statements of the difference.
     """
 
-    text: str
+    script: Script
     caller: Caller
     key: str | None = None
     wait: bool = True

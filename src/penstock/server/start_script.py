@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.control.control import Control
@@ -22,6 +22,8 @@ from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Stat
 from penstock.control.sealed_files import SealedFiles
 from penstock.language.commands import ChangeSetting
 from penstock.language.parse import parse_script
+from penstock.language.statement_kinds.script import Script
+from penstock.language.statement_kinds.transactions import TransactionStatement
 from penstock.language.statements import (
     CreateFunction,
     CreateQuery,
@@ -29,14 +31,13 @@ from penstock.language.statements import (
     CreateSummary,
     CreateView,
     DeleteStatement,
+    Existence,
     Insert,
-    TransactionStatement,
     UpdateStatement,
 )
 from penstock.storage.documents import array, as_integer, as_text
 
 _DONE = "started.json"
-_CREATE = "CREATE"
 #: Begins the idempotency keys of starts; behind it come the digest, the number of the attempt, and what it is.
 _KEY = "start "
 _DECLARES = (CreateFunction, CreateQuery, CreateSource, CreateSummary, CreateView)
@@ -80,47 +81,46 @@ class StartScript:
         self._read_log()
         parsed = parse_script(script, name)
         if any(isinstance(one, TransactionStatement) for one in parsed.statements):
-            return self._once("once script", script, script, {})
+            return self._once("once script", script, parsed, {})
         seen: Counter[str] = Counter()
         settings: dict[str, str] = {}
         outcomes: list[StatementOutcome] = []
         for statement in parsed.statements:
-            text = parsed.source.slice(statement.span)
-            # Positions in messages are those in the script.
-            before = parsed.source.blank_before(statement.span)
+            text = parsed.text_of(statement)
             if isinstance(statement, _DECLARES):
                 name = f"{'function' if isinstance(statement, CreateFunction) else 'object'} {statement.name.key}"
-                found = self._declared(f"{name} {seen[name]}", statement, text, before, settings)
+                found = self._declared(f"{name} {seen[name]}", statement, parsed, settings)
                 seen[name] += 1
             else:
                 what = f"once {_digest(text, {})} {seen[text]}"
                 if isinstance(statement, _CHANGES_ROWS):
                     what += f" {self._id_of(statement.name.key)}"
-                found = self._once(what, text, before + text, settings)
+                found = self._once(what, text, parsed.with_only(statement), settings)
                 seen[text] += 1
             settings |= {one.command.key: one.command.value for one in found if isinstance(one.command, ChangeSetting)}
             outcomes += found
         return outcomes
 
     def _declared(
-        self, what: str, statement: CreateFunction | CreateQuery | CreateSource | CreateSummary | CreateView, text: str,
-        before: str, settings: Mapping[str, str],
+        self, what: str, statement: CreateFunction | CreateQuery | CreateSource | CreateSummary | CreateView,
+        script: Script, settings: Mapping[str, str],
     ) -> list[StatementOutcome]:  # fmt: skip
+        text = script.text_of(statement)
         known = self._done.get(what)
         exists = self._id_of(statement.name.key, isinstance(statement, CreateFunction)) is not None
         if known is not None and known.digest == _digest(text, settings) and exists:
             return []
-        replaces = statement.existence is None and text[: len(_CREATE)].upper() == _CREATE
-        chosen = f"{_CREATE} OR REPLACE{text[len(_CREATE) :]}" if replaces else text
-        return self._submit(what, text, before + chosen, settings)
+        if statement.existence is None:
+            statement = replace(statement, existence=Existence.OR_REPLACE)
+        return self._submit(what, text, script.with_only(statement), settings)
 
-    def _once(self, what: str, text: str, posted: str, settings: Mapping[str, str]) -> list[StatementOutcome]:
+    def _once(self, what: str, text: str, posted: Script, settings: Mapping[str, str]) -> list[StatementOutcome]:
         known = self._done.get(what)
         if known is not None and known.digest == _digest(text, settings):
             return []
         return self._submit(what, text, posted, settings)
 
-    def _submit(self, what: str, text: str, posted: str, settings: Mapping[str, str]) -> list[StatementOutcome]:
+    def _submit(self, what: str, text: str, posted: Script, settings: Mapping[str, str]) -> list[StatementOutcome]:
         digest = _digest(text, settings)
         outcomes = self._control.submit(posted, settings, key=f"{_KEY}{digest} {self._attempts[what]} {what}")
         commands = [one.outcome for one in outcomes if one.outcome is not None]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.language import parse_script
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import ScriptRequest, Service
 from tests.server.pgwire.running import RawClient, RunningPg, in_process, running_pg
@@ -15,7 +16,7 @@ from tests.server.pgwire.running import RawClient, RunningPg, in_process, runnin
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     made = in_process(tmp_path_factory.mktemp("pgwire"))
     # The first SELECT over data starts a process, which takes seconds where others use the machine.
-    made.execute(ScriptRequest("SELECT room FROM rooms", Caller("test", AccessRole.READ)))
+    made.execute(ScriptRequest(parse_script("SELECT room FROM rooms"), Caller("test", AccessRole.READ)))
     yield made
     made.close()
 

@@ -16,12 +16,12 @@ from penstock.cli.shell.sides import FollowedRows
 from penstock.client import CatalogView, RemoteStatement, SelectedBatches, ServerClient
 from penstock.errors import PenstockError, Position, ScriptErrors
 from penstock.language.parse import parse_script
+from penstock.language.statement_kinds.transactions import TransactionStatement
 from penstock.language.statements import (
     OneTimeSelect,
     SetSetting,
     Statement,
     SubscribeStatement,
-    TransactionStatement,
 )
 
 #: Seconds for which the completion uses what it knows of the server's declarations.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
 
 from penstock.algebra.properties.need import AwaitedRows
 from penstock.connectors.targets import ResultPlaces
@@ -24,11 +22,11 @@ from penstock.control.transactions.known_choices import known_choices
 from penstock.control.transactions.listing import declared_queries
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.plan_edits import due_holds, due_steps
-from penstock.control.transactions.request import PostedScript
-from penstock.control.transactions.script import into_spans, placed_at
-from penstock.control.transactions.whole_catalog import catalog_steps, placed
+from penstock.control.transactions.request import BoundStatement, PostedScript
+from penstock.control.transactions.script import placed_at
+from penstock.control.transactions.whole_catalog import catalog_steps
 from penstock.control.versions import part_of_version, queried
-from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, as_known, first_error, log_internal
+from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning, as_known, first_error, log_internal
 from penstock.language.binder.context import BindingFailed
 from penstock.language.commands import (
     Cancel,
@@ -39,6 +37,7 @@ from penstock.language.commands import (
     Describe,
     ExplainCommand,
     ExportCommand,
+    InsertRows,
     SelectOnce,
     ShowCommand,
     Subscribe,
@@ -48,7 +47,6 @@ from penstock.language.commands import (
 )
 from penstock.language.queries import NOWHERE
 from penstock.language.statements import CreateFunction, CreateQuery, CreateSource, CreateSummary, CreateView
-from penstock.language.text import TextSpan
 
 #: Is called with a command and who posts it before it is accepted; raises PenstockError for what is not allowed.
 Policy = Callable[[Command, Principal], None]
@@ -138,21 +136,16 @@ class Acceptor:
             self._backlog.add(AcceptedItem(None, request=request))
             return
         before = self._backlog.ahead
-        into = into_spans(request.commands)
-        draft = self._drafted(request)
         commands = request.commands
-        texts = [text for text, command in zip(commands.texts, request.bound, strict=True) if changes(command)]
+        draft = self._drafted(request)
+        changing = [one for one in request.bound if changes(one.command)]
+        texts = [one.text for one in changing]
         texts += request.steps
         if texts or draft.touched:
-            changing = [
-                statement.span
-                for statement, one in zip(commands.statements, request.bound, strict=False)
-                if changes(one)
-            ]
             if request.bound and not request.separate:
-                self._check_results(draft, before, request, into, changing[0] if changing else NOWHERE)
+                self._check_results(draft, before, request, changing[0].position if changing else None)
             # Of several, none is known to be the wrong one.
-            with placed_at(commands.source, changing[0]) if len(changing) == 1 else nullcontext():
+            with placed_at(changing[0].position if len(changing) == 1 else None):
                 self._check(draft, before)
         if commands.rolled_back:
             request.after, texts = draft.registry, []
@@ -178,6 +171,9 @@ class Acceptor:
         request.transaction = item.transaction
         # From here on it happens: nothing may fail.
         self._backlog.ahead = after
+        for number, one in zip(item.transaction.numbers, changing, strict=False):
+            if one.script is not None and isinstance(one.command, InsertRows | UpdateRows | DeleteRows):
+                self._backlog.parsed[number] = one.script
         self._backlog.add(item)
         request.accepted.set()
 
@@ -205,22 +201,23 @@ class Acceptor:
         if request.is_whole:
             self._draft_difference(draft, request)
             return draft
-        commands, number, source = request.commands, self._log.next_number, request.commands.source
+        commands, number, script = request.commands, self._log.next_number, request.commands.script
         errors: list[PenstockError] = []
         failed: set[str] = set()
-        into = into_spans(commands)
-        for statement, text, query_text in zip(commands.statements, commands.texts, commands.query_texts, strict=True):
+        for statement in commands.statements:
+            text, position = script.text_of(statement), script.position_of(statement)
+            query_text = script.source.slice(statement.query.span) if isinstance(statement, CreateQuery) else ""
             try:
-                with placed_at(source, statement.span):
+                with placed_at(position):
                     command, warnings = bind_one(
-                        statement, draft.stored, draft.bound, settings_of(draft.settings), source, failed
+                        statement, draft.stored, draft.bound, settings_of(draft.settings), script.source, failed
                     )
                     command = self._draft_one(draft, number, command, (text, query_text), request.who)
                 number += changes(command)
-                request.bound.append(command)
-                request.warnings.append(warnings)
+                alone, kind = script.with_only(statement), statement.statement_kind
+                request.bound.append(BoundStatement(kind, text, command, warnings, position, alone))
                 if request.separate and changes(command):
-                    self._check_results(draft, ahead, request, into, statement.span)
+                    self._check_results(draft, ahead, request, position)
                     ahead = draft.registry
                     draft.begin_transaction()
             except (PenstockError, BindingFailed) as error:
@@ -359,11 +356,13 @@ class Acceptor:
 
     def _draft_difference(self, draft: Draft, request: PostedScript) -> None:
         """Add what brings the declarations to those of a script. Raises ScriptErrors."""
-        script, settings = request.commands, draft.settings
+        script, settings = request.commands.script, draft.settings
         steps = catalog_steps(script, self._backlog.ahead, settings)
         errors: list[PenstockError] = []
         for number, step in enumerate(steps, self._log.next_number):
             draft.settings = step.settings or settings
+            position = None if step.span is None else script.source.position(step.span)
+            request.bound.append(BoundStatement(step.kind, step.text, step.command, step.warnings, position))
             try:
                 if self._policy is not None:
                     self._policy(step.command, request.who)
@@ -374,13 +373,9 @@ class Acceptor:
                 else:
                     draft.add(number, command, step.text, step.query_text)
             except PenstockError as error:
-                errors.append(placed(error, script.source, step))
+                errors.append(error.at(position))
         if errors:
             raise ScriptErrors(errors)
-        texts = tuple(step.text for step in steps)
-        request.commands = replace(script, statements=(), texts=texts, query_texts=())
-        request.bound = [step.command for step in steps]
-        request.warnings = [step.warnings for step in steps]
 
     def _settings_with(self, stored: StoredCatalog, session: Mapping[str, str]) -> dict[str, str]:
         """Return the settings in force in a session, as written."""
@@ -399,26 +394,24 @@ class Acceptor:
             draft.hold(place)
         self._engine.check(self._part(draft) if waiting else part)
 
-    def _check_results(
-        self, draft: Draft, before: Registry, request: PostedScript, into: Mapping[str, TextSpan], elsewhere: TextSpan
-    ) -> None:
+    def _check_results(self, draft: Draft, before: Registry, request: PostedScript, elsewhere: Position | None) -> None:
         """Raise ScriptErrors P0502 and P0504 for results in wrong places; add the warnings to those of the last
         statement.
 
-        into: the place of INTO in the script, by query. elsewhere: the place of what has none.
+        elsewhere: the place of what has no INTO in the script.
         """
         at, former, now = request.commands.source.position, before.bound, draft.bound
-        places = {name: at(span) for name, span in into.items()}
+        places = {name: at(span) for name, span in request.commands.into_spans.items()}
         found = list(
             self._results.new_collisions(
-                former.queries, now.queries, former.sources, now.sources, places, at(elsewhere)
+                former.queries, now.queries, former.sources, now.sources, places, elsewhere or at(NOWHERE)
             )
         )
         errors = [one for one in found if isinstance(one, PenstockError)]
         if errors:
             raise ScriptErrors(errors)
         if found:
-            request.warnings[-1] += tuple(one for one in found if isinstance(one, ScriptWarning))
+            request.bound[-1].warnings += tuple(one for one in found if isinstance(one, ScriptWarning))
 
     def _part(self, draft: Draft) -> NextVersion:
         settings = settings_of(self._settings_with(draft.stored, {}))

@@ -18,6 +18,7 @@ from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import PostedScript
 from penstock.events import log_event, logger_of
+from penstock.language.statement_kinds.script import Script
 
 LOG = logger_of("control")
 
@@ -68,12 +69,14 @@ class Backlog:
         ahead: the declarations after all of them.
         gate: held while a transaction is bound and added, and while some are taken back.
         in_hand: those that are being applied, until they are answered.
+        parsed: by number of a command, the statement that it is; of those that change rows, until they have an outcome.
     """
 
     def __init__(self) -> None:
         self.ahead = Registry()
         self.gate = threading.Lock()
         self.in_hand: Sequence[AcceptedItem] = ()
+        self.parsed: dict[int, Script] = {}
         self._items: list[AcceptedItem] = []
         self._changed = threading.Condition()
         #: Something has happened since the last look.

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from penstock.control.command_log import Transaction
 from penstock.control.outcomes import Principal
 from penstock.control.registry import Registry
-from penstock.control.transactions.script import ParsedCommands
-from penstock.errors import PenstockError, ScriptWarning
+from penstock.control.transactions.script import ScriptCommands
+from penstock.errors import PenstockError, Position, ScriptWarning
 from penstock.language.commands import Command
+from penstock.language.statement_kinds.script import Script
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,23 @@ class NotedFailure:
     def text(self) -> str:
         """Return what the log says of it."""
         return f"FAILED: {self.error.code} {self.error.message}"
+
+
+@dataclass
+class BoundStatement:
+    """A statement of a script, or of the difference to one, once it is bound.
+
+    Args:
+        position: its place in the script; None where that does not have it.
+        script: the statement alone; None for one of a difference.
+    """
+
+    kind: str
+    text: str
+    command: Command
+    warnings: tuple[ScriptWarning, ...] = ()
+    position: Position | None = None
+    script: Script | None = None
 
 
 @dataclass
@@ -43,14 +61,14 @@ class PostedScript:
         begins: the query and the choices of a change of a plan that begins with it.
         transaction: as it stands in the log; None before, and where it changes nothing.
         after: the declarations with what it changes, once it is accepted.
-        bound, warnings: of each command, once it is accepted.
+        bound: its statements, or those of the difference, once they are bound.
         error: for which it was refused.
         repeated: it was posted before with the same key.
         accepted: it is in the log, or refused.
         finished: it has been applied, failed, or reads its past.
     """
 
-    commands: ParsedCommands
+    commands: ScriptCommands
     settings: dict[str, str]
     who: Principal
     key: str | None
@@ -63,8 +81,7 @@ class PostedScript:
     begins: tuple[int, str] | None = None
     transaction: Transaction | None = None
     after: Registry | None = None
-    bound: list[Command] = field(default_factory=list)
-    warnings: list[tuple[ScriptWarning, ...]] = field(default_factory=list)
+    bound: list[BoundStatement] = field(default_factory=list)
     error: BaseException | None = None
     repeated: bool = False
     accepted: threading.Event = field(default_factory=threading.Event)

@@ -14,7 +14,6 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.registry import Registry, default_sink, quoted, settings_of
 from penstock.control.stored_catalog import ObjectKey, StoredObject
-from penstock.control.transactions.script import ParsedCommands
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language import bind_command
 from penstock.language.binder.statements.attributes import NONE
@@ -36,6 +35,7 @@ from penstock.language.commands import (
     applied,
 )
 from penstock.language.plans.choices import NO_CHOICES, choices_difference
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import (
     AlterSourceStatement,
     CreateFunction,
@@ -66,7 +66,7 @@ class CatalogStep:
     """A command of the difference.
 
     Args:
-        text: the statement that it is.
+        kind, text: of the statement that it is.
         query_text: the query of a CREATE QUERY as written.
         settings: those in force where it is declared, as written.
         span: its place in the script; None for what the script does not have.
@@ -74,6 +74,7 @@ class CatalogStep:
     """
 
     command: Command
+    kind: str
     text: str
     query_text: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -109,12 +110,14 @@ class _Target:
     def key(self) -> ObjectKey:
         return ("FUNCTION" if self.kind in _FUNCTIONS else "", self.statement.name.key)
 
-    def step(self, command: Command, text: str, query_text: str = "", rewords: bool = False) -> CatalogStep:
-        span = self.statement.name.span
-        return CatalogStep(command, text, query_text, self.settings, self.warnings, span, rewords)
+    def step(
+        self, command: Command, text: str, query_text: str = "", rewords: bool = False, verb: str = "CREATE"
+    ) -> CatalogStep:
+        span, kind = self.statement.name.span, f"{verb} {self.kind}"
+        return CatalogStep(command, kind, text, query_text, self.settings, self.warnings, span, rewords)
 
 
-def catalog_steps(script: ParsedCommands, registry: Registry, settings: Mapping[str, str]) -> list[CatalogStep]:
+def catalog_steps(script: Script, registry: Registry, settings: Mapping[str, str]) -> list[CatalogStep]:
     """Return the commands that bring the declarations to those of a script, in their order.
 
     Args:
@@ -127,12 +130,12 @@ def catalog_steps(script: ParsedCommands, registry: Registry, settings: Mapping[
     return _Difference(registry, _bound(script, registry.bound, settings), script.source).steps()
 
 
-def _bound(script: ParsedCommands, present: Catalog, settings: Mapping[str, str]) -> dict[ObjectKey, _Target]:
+def _bound(script: Script, present: Catalog, settings: Mapping[str, str]) -> dict[ObjectKey, _Target]:
     """Return the declarations of a script, in their order. present: has the control relations. Raises ScriptErrors."""
     targets: dict[ObjectKey, _Target] = {}
     catalog, now = Catalog(control=present.control), dict(settings)
     errors, failed = list[PenstockError](), set[str]()
-    for statement, text in zip(script.statements, script.texts, strict=True):
+    for statement in script.statements:
         name = getattr(statement, "name", None)
         if isinstance(statement, CreateView | CreateQuery) and read_by(statement.query) & failed:
             # What it reads is wrong, which is reported there.
@@ -141,7 +144,7 @@ def _bound(script: ParsedCommands, present: Catalog, settings: Mapping[str, str]
         if isinstance(statement, AlterSourceStatement) and statement.name.key in failed:
             continue
         try:
-            declares = _declaration(statement, script.source)
+            declares = _declaration(statement)
             command, warnings = bind_command(declares, catalog, settings_of(now), script.source)
             if isinstance(command, ChangeSetting):
                 now = {**now, command.key.lower(): command.value}
@@ -156,7 +159,7 @@ def _bound(script: ParsedCommands, present: Catalog, settings: Mapping[str, str]
             source = command.source if isinstance(command, CreateSourceCommand) else None
             if isinstance(command, CreateQueryCommand) and not command.into:
                 command = replace(command, query=replace(command.query, sink=default_sink()))
-            target = _Target(statement, command, text, now, warnings, source)
+            target = _Target(statement, command, script.text_of(statement), now, warnings, source)
             targets[target.key] = target
         except ScriptErrors as found:
             errors += found.errors
@@ -168,7 +171,7 @@ def _bound(script: ParsedCommands, present: Catalog, settings: Mapping[str, str]
     return targets
 
 
-def _declaration(statement: Statement, source: SourceText) -> Statement:
+def _declaration(statement: Statement) -> Statement:
     """Return a statement of the script as it is bound there. Raises PenstockError P0732."""
     if isinstance(statement, Declaration):
         if statement.existence is Existence.IF_NOT_EXISTS:
@@ -177,9 +180,8 @@ def _declaration(statement: Statement, source: SourceText) -> Statement:
         return replace(statement, existence=None)
     if isinstance(statement, SetSetting | AlterSourceStatement):
         return statement
-    word = source.slice(statement.span).split(maxsplit=1)[0].upper()
     hint = "a whole catalog has CREATE, SET, and ALTER of a stream or relation; execute other statements by themselves"
-    raise PenstockError("P0732", f"{word} declares nothing", hint=hint)
+    raise PenstockError("P0732", f"{statement.statement_kind} declares nothing", hint=hint)
 
 
 class _Difference:
@@ -324,7 +326,8 @@ class _Difference:
         if values and target.source is not None:
             name = target.source.name
             command = AlterSource(name, values, target.source)
-            yield target.step(command, f"ALTER {target.kind} {quoted(name)} SET ({pairs_text(values)})")
+            text = f"ALTER {target.kind} {quoted(name)} SET ({pairs_text(values)})"
+            yield target.step(command, text, verb="ALTER")
 
     # -- queries -----------------------------------------------------------------------------------------------
 
@@ -352,9 +355,8 @@ class _Difference:
             name = former.name
             if "plan" in values:
                 values["plan"] = choices_difference(kept.get("plan", NO_CHOICES), values["plan"])
-            yield target.step(
-                AlterQuery(name, SetAttributes(values)), f"ALTER QUERY {quoted(name)} SET ({pairs_text(values)})"
-            )
+            text = f"ALTER QUERY {quoted(name)} SET ({pairs_text(values)})"
+            yield target.step(AlterQuery(name, SetAttributes(values)), text, verb="ALTER")
 
     def _query_text(self, target: _Target) -> str:
         assert isinstance(target.statement, CreateQuery), "it is a query"
@@ -389,7 +391,8 @@ def _altered(known: Source, wanted: Source) -> Source:
 
 def _dropped(one: StoredObject) -> CatalogStep:
     command = DropCommand(one.kind, one.name, drops=(Dropped(one.kind, one.name),))
-    return CatalogStep(command, f"DROP {one.kind} {quoted(one.name)}")
+    kind = f"DROP {one.kind}"
+    return CatalogStep(command, kind, f"{kind} {quoted(one.name)}")
 
 
 def pairs_text(values: Mapping[str, str]) -> str:
@@ -409,8 +412,3 @@ def _placed(error: PenstockError, source: SourceText, span: TextSpan | None) -> 
     if error.position is not None or span is None:
         return error
     return PenstockError(error.code, error.message, source.position(span), error.hint)
-
-
-def placed(error: PenstockError, source: SourceText, step: CatalogStep) -> PenstockError:
-    """Return the error of a step with the place of its declaration in the script."""
-    return _placed(error, source, step.span)

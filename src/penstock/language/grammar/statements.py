@@ -1,4 +1,4 @@
-"""The grammar of statements (docs/language.md): which statement begins, and all but CREATE."""
+"""The grammar of statements (docs/language.md) that are in no file of their own, but for CREATE."""
 
 from __future__ import annotations
 
@@ -18,12 +18,9 @@ from penstock.language.statements import (
     AsAction,
     AsOf,
     Assignment,
-    CancelStatement,
     DeleteStatement,
-    DescribeStatement,
     DropStatement,
     ExplainStatement,
-    ExportStatement,
     Insert,
     IntoAction,
     OneTimeSelect,
@@ -33,23 +30,14 @@ from penstock.language.statements import (
     RowsConfirmed,
     SetAction,
     SetSetting,
-    ShowStatement,
     Statement,
     SubscribeStatement,
     SwapAction,
-    TransactionStatement,
     UpdateStatement,
 )
 from penstock.language.text import TextSpan
 
-BEGINNINGS = (
-    "CREATE", "INSERT", "SET", "EXPLAIN", "SHOW", "DROP", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE", "CANCEL",
-    "DESCRIBE", "EXPORT", "BEGIN", "COMMIT", "ROLLBACK",
-)  # fmt: skip
-_SHOWN = (
-    "STREAMS", "RELATIONS", "VIEWS", "QUERIES", "SUMMARIES", "FUNCTIONS", "AGGREGATES", "COMMANDS", "SETTINGS",
-    "SUBSCRIPTIONS", "STATEMENTS", "VERSIONS",
-)  # fmt: skip
+BEGINNINGS = ("CREATE", "INSERT", "SET", "EXPLAIN", "DROP", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE")
 _DROPPED = ("STREAM", "RELATION", "VIEW", "QUERY", "SUMMARY", "FUNCTION", "AGGREGATE")
 _ALTERED = ("QUERY", "STREAM", "RELATION", "SYSTEM")
 _ACTIONS = ("PAUSE", "RESUME", "SET", "RENAME", "INTO", "AS", "FROM", "SWAP")
@@ -58,7 +46,8 @@ _ACTIONS = ("PAUSE", "RESUME", "SET", "RENAME", "INTO", "AS", "FROM", "SWAP")
 class CqlParser(DeclarationGrammar):
     """Parser of statements. `statement()` parses one whole statement, without its semicolon."""
 
-    def statement(self) -> Statement:
+    def statement(self, others: tuple[str, ...] = ()) -> Statement:
+        """Parse a statement. others: first words of those that are not parsed here, for hints."""
         start = self._here()
         if self._take("CREATE"):
             return self._create(start)
@@ -68,11 +57,6 @@ class CqlParser(DeclarationGrammar):
             return self._set(start)
         if self._take("EXPLAIN"):
             return self._explain(start)
-        if self._take("EXPORT"):
-            self._need("PLAN", "OF")
-            return ExportStatement(self._name("the name of a query"), self._since(start))
-        if self._take("SHOW"):
-            return ShowStatement(self._one_of(_SHOWN), self._since(start))
         if self._take("DROP"):
             return self._drop(start)
         if self._take("ALTER"):
@@ -83,18 +67,11 @@ class CqlParser(DeclarationGrammar):
             return self._delete(start)
         if self._take("SUBSCRIBE"):
             return self._subscribe(start)
-        if self._take("CANCEL"):
-            return self._cancel(start)
-        if self._take("DESCRIBE"):
-            return DescribeStatement(self._source_name("a name"), self._since(start))
-        word = self._take_any("BEGIN", "COMMIT", "ROLLBACK")
-        if word is not None:
-            return TransactionStatement(word, self._since(start))
         if self._query_ahead():
             query = self.query()
             as_of = self._as_of()
             return OneTimeSelect(query, as_of, self._since(start))
-        return self._fail("a statement", hint=meant(self._curr.text, (*BEGINNINGS, "SELECT")))
+        return self._fail("a statement", hint=meant(self._curr.text, (*BEGINNINGS, *others, "SELECT")))
 
     def expression_alone(self) -> exp.Expr:
         """Parse an expression that nothing follows."""
@@ -237,12 +214,6 @@ class CqlParser(DeclarationGrammar):
         if not self._match(TokenType.R_PAREN):
             self._fail("',' or ')'")
         return found.get("SNAPSHOT"), found.get("PROGRESS")
-
-    def _cancel(self, start: TextSpan) -> CancelStatement:
-        if not self._is_name() and self._curr.token_type not in (TokenType.STRING, TokenType.NUMBER):
-            self._fail("the id of a statement, as SHOW STATEMENTS lists it")
-        self._advance()
-        return CancelStatement(self._prev.text, self._since(start))
 
     # --- settings
 

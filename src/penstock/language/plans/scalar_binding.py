@@ -14,7 +14,7 @@ from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Role, Scope
-from penstock.language.parse import parse_expression
+from penstock.language.grammar.fragments import parse_expression
 from penstock.language.plans.form import Part, fault
 from penstock.language.plans.scalar_text import column_names
 from penstock.language.text import SourceText

@@ -6,9 +6,6 @@ here or in `queries.py` is rejected until it is listed there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
-
 from penstock.language.statements.clauses import (
     AsOf,
     ColumnDefinition,
@@ -29,11 +26,9 @@ from penstock.language.statements.declarations import (
     CreateView,
     DropStatement,
     ExplainStatement,
-    ExportStatement,
     Insert,
     OneTimeSelect,
     SetSetting,
-    ShowStatement,
 )
 from penstock.language.statements.live import (
     AlterAction,
@@ -42,9 +37,7 @@ from penstock.language.statements.live import (
     AlterSystemStatement,
     AsAction,
     Assignment,
-    CancelStatement,
     DeleteStatement,
-    DescribeStatement,
     IntoAction,
     PauseAction,
     RenameAction,
@@ -53,12 +46,12 @@ from penstock.language.statements.live import (
     SetAction,
     SubscribeStatement,
     SwapAction,
-    TransactionStatement,
     UpdateStatement,
 )
-from penstock.language.text import SourceText
+from penstock.language.statements.statement import AccessRole, Statement
 
 __all__ = [
+    "AccessRole",
     "AlterAction",
     "AlterQueryStatement",
     "AlterSourceStatement",
@@ -66,7 +59,6 @@ __all__ = [
     "AsAction",
     "AsOf",
     "Assignment",
-    "CancelStatement",
     "ColumnDefinition",
     "Connector",
     "CreateFunction",
@@ -75,12 +67,10 @@ __all__ = [
     "CreateSummary",
     "CreateView",
     "DeleteStatement",
-    "DescribeStatement",
     "DropStatement",
     "ErrorPolicy",
     "Existence",
     "ExplainStatement",
-    "ExportStatement",
     "Insert",
     "IntoAction",
     "OneTimeSelect",
@@ -89,49 +79,14 @@ __all__ = [
     "ResumeAction",
     "RetainClause",
     "RowsConfirmed",
-    "Script",
     "SetAction",
     "SetSetting",
-    "ShowStatement",
     "StartClause",
     "Statement",
     "SubscribeStatement",
     "SwapAction",
     "TimestampBy",
-    "TransactionStatement",
     "TypeText",
     "UpdateStatement",
     "WrittenOption",
 ]
-
-Statement: TypeAlias = (
-    CreateSource
-    | CreateView
-    | CreateQuery
-    | CreateSummary
-    | OneTimeSelect
-    | CreateFunction
-    | Insert
-    | SetSetting
-    | ExplainStatement
-    | ExportStatement
-    | ShowStatement
-    | DropStatement
-    | AlterQueryStatement
-    | AlterSourceStatement
-    | AlterSystemStatement
-    | UpdateStatement
-    | DeleteStatement
-    | SubscribeStatement
-    | CancelStatement
-    | DescribeStatement
-    | TransactionStatement
-)
-
-
-@dataclass(frozen=True)
-class Script:
-    """A parsed script: its statements in order."""
-
-    source: SourceText
-    statements: tuple[Statement, ...]

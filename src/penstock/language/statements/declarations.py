@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -19,11 +20,12 @@ from penstock.language.statements.clauses import (
     TypeText,
     WrittenOption,
 )
+from penstock.language.statements.statement import AccessRole, Statement
 from penstock.language.text import TextSpan
 
 
 @dataclass(frozen=True)
-class CreateSource:
+class CreateSource(Statement):
     """CREATE STREAM or CREATE RELATION."""
 
     name: Name
@@ -47,9 +49,14 @@ class CreateSource:
     key_span: TextSpan = field(default=NOWHERE, compare=False)
     span: TextSpan = field(default=NOWHERE, compare=False)
 
+    @property
+    def statement_kind(self) -> str:
+        return "CREATE STREAM" if self.is_stream else "CREATE RELATION"
+
 
 @dataclass(frozen=True)
-class CreateView:
+class CreateView(Statement):
+    KIND: ClassVar[str] = "CREATE VIEW"
     name: Name
     columns: tuple[Name, ...]
     query: QueryTree
@@ -58,7 +65,8 @@ class CreateView:
 
 
 @dataclass(frozen=True)
-class CreateQuery:
+class CreateQuery(Statement):
+    KIND: ClassVar[str] = "CREATE QUERY"
     name: Name
     query: QueryTree
     into: Connector | None = None
@@ -69,9 +77,10 @@ class CreateQuery:
 
 
 @dataclass(frozen=True)
-class CreateSummary:
+class CreateSummary(Statement):
     """CREATE SUMMARY. method: COUNTSKETCH or EXACT, None where it is not written."""
 
+    KIND: ClassVar[str] = "CREATE SUMMARY"
     name: Name
     stream: Name
     columns: tuple[Name, ...]
@@ -84,18 +93,21 @@ class CreateSummary:
 
 
 @dataclass(frozen=True)
-class OneTimeSelect:
+class OneTimeSelect(Statement):
     """A query as a statement of its own: it is answered once, at one instant."""
 
+    KIND: ClassVar[str] = "SELECT"
+    ROLE: ClassVar[AccessRole] = AccessRole.READ
     query: QueryTree
     as_of: AsOf | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
-class CreateFunction:
+class CreateFunction(Statement):
     """CREATE FUNCTION or CREATE AGGREGATE. body: `module:attr`; parameters: None if the statement has none."""
 
+    ROLE: ClassVar[AccessRole] = AccessRole.ADMIN
     kind: str
     name: Name
     body: str
@@ -106,11 +118,16 @@ class CreateFunction:
     body_span: TextSpan = field(default=NOWHERE, compare=False)
     span: TextSpan = field(default=NOWHERE, compare=False)
 
+    @property
+    def statement_kind(self) -> str:
+        return f"CREATE {self.kind}"
+
 
 @dataclass(frozen=True)
-class Insert:
+class Insert(Statement):
     """INSERT. columns: those of the values, all of them in their order if the statement names none."""
 
+    KIND: ClassVar[str] = "INSERT"
     name: Name
     rows: tuple[tuple[exp.Expr, ...], ...]
     columns: tuple[Name, ...] = ()
@@ -119,7 +136,9 @@ class Insert:
 
 
 @dataclass(frozen=True)
-class SetSetting:
+class SetSetting(Statement):
+    KIND: ClassVar[str] = "SET"
+    ROLE: ClassVar[AccessRole] = AccessRole.READ
     name: Name
     value: str
     value_span: TextSpan = field(default=NOWHERE, compare=False)
@@ -127,9 +146,11 @@ class SetSetting:
 
 
 @dataclass(frozen=True)
-class ExplainStatement:
+class ExplainStatement(Statement):
     """EXPLAIN [ANALYZE | START | SHARING] { query | QUERY name }. query, name: one of them."""
 
+    KIND: ClassVar[str] = "EXPLAIN"
+    ROLE: ClassVar[AccessRole] = AccessRole.READ
     query: QueryTree | None = None
     analyze: Mark | None = None
     name: Name | None = None
@@ -139,23 +160,7 @@ class ExplainStatement:
 
 
 @dataclass(frozen=True)
-class ExportStatement:
-    """EXPORT PLAN OF name."""
-
-    name: Name
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class ShowStatement:
-    """kind: what is listed, such as STREAMS."""
-
-    kind: str
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class DropStatement:
+class DropStatement(Statement):
     """kind: STREAM, RELATION, VIEW, QUERY, SUMMARY, FUNCTION or AGGREGATE."""
 
     kind: str
@@ -163,3 +168,11 @@ class DropStatement:
     if_exists: Mark | None = None
     cascade: Mark | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
+
+    @property
+    def statement_kind(self) -> str:
+        return f"DROP {self.kind}"
+
+    @property
+    def role(self) -> AccessRole:
+        return AccessRole.ADMIN if self.kind in ("FUNCTION", "AGGREGATE") else AccessRole.CONTROL

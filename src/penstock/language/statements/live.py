@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from sqlglot import exp
 
 from penstock.language.queries import NOWHERE, Mark, Name, QueryTree
 from penstock.language.statements.clauses import AsOf, Connector, StartClause, WrittenOption
+from penstock.language.statements.statement import AccessRole, Statement
 from penstock.language.text import TextSpan
 
 
@@ -68,14 +69,15 @@ AlterAction: TypeAlias = PauseAction | ResumeAction | SetAction | RenameAction |
 
 
 @dataclass(frozen=True)
-class AlterQueryStatement:
+class AlterQueryStatement(Statement):
+    KIND: ClassVar[str] = "ALTER QUERY"
     name: Name
     action: AlterAction
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
-class AlterSourceStatement:
+class AlterSourceStatement(Statement):
     """ALTER { STREAM | RELATION } name SET (key value, ...)."""
 
     kind: str
@@ -83,11 +85,17 @@ class AlterSourceStatement:
     options: tuple[WrittenOption, ...]
     span: TextSpan = field(default=NOWHERE, compare=False)
 
+    @property
+    def statement_kind(self) -> str:
+        return f"ALTER {self.kind}"
+
 
 @dataclass(frozen=True)
-class AlterSystemStatement:
+class AlterSystemStatement(Statement):
     """ALTER SYSTEM SET key = value."""
 
+    KIND: ClassVar[str] = "ALTER SYSTEM"
+    ROLE: ClassVar[AccessRole] = AccessRole.ADMIN
     name: Name
     value: str
     value_span: TextSpan = field(default=NOWHERE, compare=False)
@@ -112,7 +120,8 @@ class RowsConfirmed:
 
 
 @dataclass(frozen=True)
-class UpdateStatement:
+class UpdateStatement(Statement):
+    KIND: ClassVar[str] = "UPDATE"
     name: Name
     assignments: tuple[Assignment, ...]
     where: exp.Expr | None = None
@@ -121,42 +130,23 @@ class UpdateStatement:
 
 
 @dataclass(frozen=True)
-class DeleteStatement:
+class DeleteStatement(Statement):
+    KIND: ClassVar[str] = "DELETE"
     name: Name
     where: exp.Expr | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
-class SubscribeStatement:
+class SubscribeStatement(Statement):
     """SUBSCRIBE TO { name | (query) } [WITH (SNAPSHOT, PROGRESS)] [AS OF instant] [UP TO instant]."""
 
+    KIND: ClassVar[str] = "SUBSCRIBE"
+    ROLE: ClassVar[AccessRole] = AccessRole.READ
     name: Name | None = None
     query: QueryTree | None = None
     snapshot: Mark | None = None
     progress: Mark | None = None
     as_of: AsOf | None = None
     up_to: AsOf | None = None
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class CancelStatement:
-    """CANCEL id, of a statement that runs."""
-
-    id: str
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class DescribeStatement:
-    name: Name
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class TransactionStatement:
-    """word: BEGIN, COMMIT or ROLLBACK."""
-
-    word: str
     span: TextSpan = field(default=NOWHERE, compare=False)

@@ -13,11 +13,13 @@ import anyio.to_thread
 from starlette.requests import Request
 
 from penstock.errors import Busy
+from penstock.language.statement_kinds.script import Script
 from penstock.server.addresses import HostNames
 from penstock.server.attempts import FailedLogins
 from penstock.server.limits import DoorLimits, ScriptRate
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import Service
+from penstock.server.statements.parsing import SMALL, ScriptParser
 from penstock.server.tokens import TokenFile
 
 T = TypeVar("T")
@@ -46,6 +48,7 @@ class HttpDoor:
 
     def __post_init__(self) -> None:
         self.scripts = ScriptRate(self.limits.scripts)
+        self.parser = ScriptParser(self.limits.seconds)
         self._quick = anyio.CapacityLimiter(_QUICK)
         self._slow = anyio.CapacityLimiter(self.limits.connections)
         self._posting = anyio.CapacityLimiter(self.limits.connections)
@@ -74,6 +77,11 @@ class HttpDoor:
 
     def close_stream(self) -> None:
         self.streams -= 1
+
+    async def parsed(self, text: str) -> Script:
+        """Return a script, parsed in a thread. Raises as `ScriptParser`."""
+        call = self.quick if len(text) <= SMALL else self.slow
+        return await call(lambda: self.parser(text))
 
     async def quick(self, call: Callable[[], T]) -> T:
         """Return what a short call returns, from a thread."""

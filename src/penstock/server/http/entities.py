@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from penstock.errors import PenstockError
-from penstock.language.parse import parse_script
 from penstock.language.queries import CONTROL_SCHEMA
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import OneTimeSelect
 from penstock.physical.execution.flow_counts import MOST_ROWS
 from penstock.server.http.documents import (
@@ -86,7 +86,7 @@ async def change(request: Request, entity: Id, body: EntityPatch, idempotency_ke
         for name, value in body.attributes.items()
     )
     try:
-        script = ScriptRequest(text, caller, checked_key(idempotency_key), body.wait)
+        script = ScriptRequest(await door.parsed(text), caller, checked_key(idempotency_key), body.wait)
         return script_response(await executed(request, door, script), BodyFormat.JSON, door.limits.rows)
     except PenstockError as error:
         return problem(error)
@@ -105,15 +105,15 @@ async def relation(
     text = f"SELECT * FROM {CONTROL_SCHEMA}.{quoted(relation.lower())}" + ("" if where is None else f"\nWHERE {where}")
     check_size(door, text)
     try:
-        _check_condition(text)
-        reply = await executed(request, door, ScriptRequest(text, caller))
+        script = await door.parsed(text)
+        _check_condition(script)
+        reply = await executed(request, door, ScriptRequest(script, caller))
         return script_response(reply, form, door.limits.rows)
     except PenstockError as error:
         return problem(error)
 
 
-def _check_condition(text: str) -> None:
+def _check_condition(script: Script) -> None:
     """Raise PenstockError P0101 for a condition that is more than one: the caller has asked for rows alone."""
-    parsed = parse_script(text)
-    if len(parsed.statements) != 1 or not isinstance(parsed.statements[0], OneTimeSelect):
+    if len(script.statements) != 1 or not isinstance(script.statements[0], OneTimeSelect):
         raise PenstockError("P0101", "`where` is one condition", hint="such as where=state = 'RUNNING'")

@@ -114,7 +114,8 @@ async def _command(request: Request, door: HttpDoor, name: str, text: str, key: 
         return problem(unknown)
     try:
         # A repeated command may be the one by which the query is gone.
-        reply = await executed(request, door, ScriptRequest(text, caller, checked_key(key), wait))
+        script = ScriptRequest(await door.parsed(text), caller, checked_key(key), wait)
+        reply = await executed(request, door, script)
         return script_response(reply, BodyFormat.JSON, door.limits.rows)
     except PenstockError as error:
         return problem(unknown or error)

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from starlette.responses import StreamingResponse
 
 from penstock.errors import PenstockError
-from penstock.language.parse import parse_script
+from penstock.language.statement_kinds.script import Script
 from penstock.language.statements.declarations import OneTimeSelect
 from penstock.language.statements.live import SubscribeStatement
 from penstock.server.http.documents import (
@@ -78,12 +78,13 @@ async def execute(
     form = chosen(request.headers.get("accept"), OFFERED)
     caller = caller_of(request, AccessRole.READ, "to execute statements")
     check_size(door, body.sql)
-    script = ScriptRequest(
-        body.sql, caller, checked_key(idempotency_key), body.wait, body.dry, dict(body.settings), cursor=last_event_id,
-        after=after,
-    )  # fmt: skip
+    key = checked_key(idempotency_key)
     try:
-        if form is not BodyFormat.JSON and not await door.quick(lambda: _has_rows(body, form)):
+        parsed = await door.parsed(body.sql)
+        script = ScriptRequest(
+            parsed, caller, key, body.wait, body.dry, dict(body.settings), cursor=last_event_id, after=after
+        )
+        if form is not BodyFormat.JSON and (body.dry or not _has_rows(parsed, form)):
             # Refused before anything of it is executed, unless it has errors, which come first.
             await executed(request, door, replace(script, dry=True, key=None))
             offered = "one SELECT alone is answered so; a script is answered as application/json"
@@ -98,13 +99,11 @@ async def execute(
         return problem(error, in_script=True)
 
 
-def _has_rows(body: StatementBody, form: BodyFormat) -> bool:
-    """Return whether a script is a query alone, whose rows are had in a format. Raises PenstockError for one that
-    cannot be parsed."""
-    statements = parse_script(body.sql).statements
+def _has_rows(script: Script, form: BodyFormat) -> bool:
+    """Return whether a script is a query alone, whose rows are had in a format."""
     # Server-sent events are the format of a SUBSCRIBE alone.
     queries = SubscribeStatement if form is BodyFormat.SSE else OneTimeSelect | SubscribeStatement
-    return not body.dry and len(statements) == 1 and isinstance(statements[0], queries)
+    return len(script.statements) == 1 and isinstance(script.statements[0], queries)
 
 
 async def _subscribed(request: Request, door: HttpDoor, source: ResultSource) -> Response:

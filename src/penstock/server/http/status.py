@@ -77,10 +77,10 @@ async def apply(
     door = door_of(request)
     caller = caller_of(request, AccessRole.CONTROL, "to change the catalog")
     check_size(door, body.sql)
-    script = ScriptRequest(
-        body.sql, caller, checked_key(idempotency_key), body.wait, dry, dict(body.settings), is_whole=True
-    )
+    key = checked_key(idempotency_key)
     try:
+        parsed = await door.parsed(body.sql)
+        script = ScriptRequest(parsed, caller, key, body.wait, dry, dict(body.settings), is_whole=True)
         return script_response(await executed(request, door, script), BodyFormat.JSON, door.limits.rows)
     except PenstockError as error:
         return problem(error, in_script=True)

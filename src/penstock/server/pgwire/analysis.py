@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.language.parse import parse_statements
-from penstock.language.text import SourceText
+from penstock.language.statement_kinds.script import Script
 from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
 from penstock.server.pgwire.catalog.tables import CatalogImage
 from penstock.server.pgwire.cursors import Cursors
@@ -27,6 +26,7 @@ from penstock.server.pgwire.values.parameters import literal, sample
 from penstock.server.pgwire.values.wire_types import WireType
 from penstock.server.roles import Caller
 from penstock.server.service import ScriptReply, ScriptRequest
+from penstock.server.statements.parsing import SMALL
 
 #: Statements of the language whose answer is text.
 TEXTS = frozenset({"SHOW", "EXPLAIN", "EXPORT", "DESCRIBE"})
@@ -48,6 +48,8 @@ class StatementAnalysis:
         self, door: PgDoor, caller: Caller, state: SessionState, engine: CatalogEngine, cursors: Cursors
     ) -> None:
         self._door, self._caller, self._state, self._engine, self._cursors = door, caller, state, engine, cursors
+        #: The script that was parsed last: a statement is checked, described and carried out one after the other.
+        self._last = Script.made()
 
     # -- what PostgreSQL finds when it parses a statement --------------------------------------------------------
 
@@ -84,13 +86,7 @@ class StatementAnalysis:
         if statement.words(1)[0] in _ANALYSED:
             await self._check_script(statement, types, _OF_NAMES)
             return
-        made = await self.script([(statement, None)])
-
-        def read() -> list[PenstockError]:
-            return parse_statements(SourceText(made.text)).errors
-
-        if errors := await self._door.call(read):
-            raise made.error(errors[0])
+        await self.parsed(await self.script([(statement, None)]))
 
     async def _check_script(self, statement: Statement, types: Sequence[WireType], families: tuple[str, ...]) -> None:
         """Raise the error of a statement if it is of one of some families and comes whatever the values are."""
@@ -172,9 +168,22 @@ class StatementAnalysis:
         pairs = [(statement, None if values is None else cql_values(values)) for statement, values in given]
         return await self._door.call(lambda: script_text(pairs, self._door.names, before))
 
+    async def parsed(self, script: ScriptText) -> Script:
+        """Return a script, parsed once where it is that of the last call. Raises WireError with its place in what the
+        client sent."""
+        if script.text == self._last.source.text:
+            return self._last
+        try:
+            parsed = await self._door.parsed(script.text)
+        except PenstockError as error:
+            raise script.error(error) from None
+        if len(script.text) <= SMALL:
+            self._last = parsed
+        return parsed
+
     async def checked(self, script: ScriptText) -> ScriptReply:
         """Have the service check a script. Raises WireError with its place in what the client sent."""
-        request = ScriptRequest(script.text, self._caller, dry=True, settings=self.settings())
+        request = ScriptRequest(await self.parsed(script), self._caller, dry=True, settings=self.settings())
         try:
             return await self._door.call(lambda: self._door.service.execute(request))
         except PenstockError as error:

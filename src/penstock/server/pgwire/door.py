@@ -13,12 +13,14 @@ from typing import Protocol, TypeVar
 
 from penstock.control.entities.system import SessionFact
 from penstock.errors import Busy
+from penstock.language.statement_kinds.script import Script
 from penstock.server.attempts import FailedLogins
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits, ScriptRate
 from penstock.server.pgwire.catalog.declared import PUBLIC, DeclaredRelation, Oids, declared_relations
 from penstock.server.pgwire.catalog.tables import CatalogImage, catalog_image
 from penstock.server.service import Service
+from penstock.server.statements.parsing import ScriptParser
 from penstock.server.tokens import TokenFile
 
 T = TypeVar("T")
@@ -40,7 +42,7 @@ class PgDoor:
     Args:
         tokens: None where none are required.
         closing: set when the server ends.
-        failures, scripts: may be those of another door, so that limits are of the server.
+        failures, scripts, parser: may be those of another door, so that limits are of the server.
     """
 
     service: Service
@@ -48,16 +50,18 @@ class PgDoor:
     limits: DoorLimits
     failures: FailedLogins = field(default_factory=FailedLogins)
     scripts: ScriptRate | None = None
+    parser: ScriptParser | None = None
     closing: threading.Event = field(default_factory=threading.Event)
 
     @staticmethod
     def beside(http: HttpDoor) -> PgDoor:
         """Return a door to the same service as another, with the same limits."""
-        return PgDoor(http.service, http.tokens, http.limits, http.failures, http.scripts)
+        return PgDoor(http.service, http.tokens, http.limits, http.failures, http.scripts, http.parser)
 
     def __post_init__(self) -> None:
         self.service.list_sessions(self.sessions)
         self._scripts = self.scripts or ScriptRate(self.limits.scripts)
+        self._parser = self.parser or ScriptParser(self.limits.seconds)
         self._calls = ThreadPoolExecutor(self.limits.connections, "penstock-pg")
         self._streams = ThreadPoolExecutor(self.limits.subscriptions, "penstock-pg-rows")
         self.connections: dict[int, Cancellable] = {}
@@ -100,6 +104,10 @@ class PgDoor:
         """Return what a call returns that blocks, from a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._calls, action)
 
+    async def parsed(self, text: str) -> Script:
+        """Return a script, parsed in a thread. Raises as `ScriptParser`."""
+        return await self.call(lambda: self._parser(text))
+
     async def streaming(self, action: Callable[[], T]) -> T:
         """Return what a call of a subscription returns."""
         return await asyncio.get_running_loop().run_in_executor(self._streams, action)
@@ -115,6 +123,7 @@ class PgDoor:
         self.subscriptions -= 1
 
     def close(self) -> None:
+        self._parser.close()
         self._calls.shutdown(wait=False, cancel_futures=True)
         self._streams.shutdown(wait=False, cancel_futures=True)
 

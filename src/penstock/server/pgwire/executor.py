@@ -51,7 +51,7 @@ from penstock.server.pgwire.statements.copied_rows import CopyTarget, copied_tab
 from penstock.server.pgwire.statements.kinds import Classified, Does
 from penstock.server.pgwire.statements.lexing import Statement, string_text
 from penstock.server.pgwire.statements.prepare_clauses import read_discard
-from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_rows, script_text
+from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_rows
 from penstock.server.pgwire.statements.transactions import CopiedRows, PgTransaction, outside
 from penstock.server.pgwire.values.bound import Values, plain_values
 from penstock.server.roles import AccessRole, Caller
@@ -306,7 +306,8 @@ class Executor:
             return "ROLLBACK"
         try:
             if done.commands:
-                await self._sent(script_text([], tuple, done.commands))
+                # As the last of them was checked, which has parsed all.
+                await self._sent(ScriptText(";\n".join(done.commands), ((0, None),)))
             if done.copied:
                 await self._post(done.copied[0].source, [one.rows for one in done.copied])
         except PenstockError:
@@ -380,11 +381,11 @@ class Executor:
         key = self.state.settings.get(KEY)
         if key is not None:
             key = "pg-" + hashlib.sha256(f"{key}\0{script.text}".encode()).hexdigest()
-        request = ScriptRequest(
-            script.text, self._caller, key, settings=self.analysis.settings(), left=left or self._left,
-            after=self.state.settings.get(AFTER),
-        )  # fmt: skip
         self._door.count_script(self._caller.name)
+        request = ScriptRequest(
+            await self.analysis.parsed(script), self._caller, key, settings=self.analysis.settings(),
+            left=left or self._left, after=self.state.settings.get(AFTER),
+        )  # fmt: skip
         try:
             reply = await self._door.call(lambda: self._door.service.execute(request))
         except PenstockError as error:

@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from penstock.control.control import Control
 from penstock.control.outcomes import SYSTEM, CommandState, Principal
-from penstock.control.registry import quoted
 from penstock.control.stored_catalog import TEMPORARY_COMMENT, TEMPORARY_PREFIX
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.events import log_event, logger_of
+from penstock.language.queries import NOWHERE, Mark, Name, QueryTree
+from penstock.language.statement_kinds.script import Script
+from penstock.language.statements import CreateQuery, DropStatement, WrittenOption
 from penstock.server.service import ResultPart, ResultSource
 
 LOG = logger_of("server")
@@ -30,15 +32,18 @@ class TemporaryQueries:
     def __init__(self, control: Control) -> None:
         self._control = control
 
-    def begin(self, text: str, settings: Mapping[str, str], who: Principal, timeout: float | None) -> str:
-        """Register a query; return its name.
+    def begin(
+        self, script: Script, query: QueryTree, settings: Mapping[str, str], who: Principal, timeout: float | None
+    ) -> str:
+        """Register a query of a script; return its name.
 
         Raises:
             ScriptErrors, PenstockError: it cannot be registered; P0725 where that takes longer than `timeout` seconds.
         """
         name = f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
-        command = f"CREATE QUERY {quoted(name)} WITH (comment '{TEMPORARY_COMMENT}') AS {text}"
-        (outcome,) = self._control.submit(command, settings, who, timeout=timeout)
+        comment = WrittenOption(Name("comment"), TEMPORARY_COMMENT)
+        command = CreateQuery(Name(name, quoted=True), query, attributes=(comment,))
+        (outcome,) = self._control.submit(script.with_only(command), settings, who, timeout=timeout)
         found = outcome.outcome
         if found is None or found.state is not CommandState.RUNNING:
             self.end(name)
@@ -58,8 +63,9 @@ class TemporaryQueries:
                 self._drop(one.name)
 
     def _drop(self, name: str) -> None:
+        drop = DropStatement("QUERY", Name(name, quoted=True), if_exists=Mark(NOWHERE))
         try:
-            self._control.submit(f"DROP QUERY IF EXISTS {quoted(name)}", who=SYSTEM, wait=False)
+            self._control.submit(Script.made(drop), who=SYSTEM, wait=False)
         except (PenstockError, ScriptErrors) as error:
             # A control that has ended drops it at its next start.
             log_event(LOG, logging.INFO, "subscription", f"the query of a subscription stays for now: {error.message}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.algebra.nodes.base import Algebra
@@ -13,9 +12,7 @@ from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.optimizer.answer_rate import MANY, rows_of_answer
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.errors import PenstockError, counted, instead_of_taken, nearest
-from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
-from penstock.language.binder.from_.control_names import control_table
 from penstock.language.binder.from_.nonretroactive import contents_of_unjoined, refuse_unjoined
 from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.select.queries import QueryBinder
@@ -28,54 +25,41 @@ from penstock.language.binder.statements.shedding import bind_shedding, spans_of
 from penstock.language.binder.statements.summaries import bind_summary
 from penstock.language.catalog import Catalog, DeclaredSummary, View
 from penstock.language.commands import (
-    BeginTransaction,
-    Cancel,
     ChangeSetting,
     Command,
-    CommitTransaction,
     CreateFunctionCommand,
     CreateQueryCommand,
     CreateSourceCommand,
     CreateSummaryCommand,
     CreateViewCommand,
-    Describe,
     ExplainCommand,
     ExplainKind,
-    ExportCommand,
     InsertRows,
-    RollbackTransaction,
     SelectOnce,
-    ShowCommand,
     Subscribe,
     Unchanged,
 )
 from penstock.language.plans.choices import NO_CHOICES, as_choices, attributes_with_plan, choices_in
-from penstock.language.plans.document import exported
 from penstock.language.queries import CONTROL_SCHEMA, Name, QueryTree
 from penstock.language.statements import (
     AsOf,
-    CancelStatement,
     CreateFunction,
     CreateQuery,
     CreateSource,
     CreateSummary,
     CreateView,
-    DescribeStatement,
     Existence,
     ExplainStatement,
-    ExportStatement,
     Insert,
     OneTimeSelect,
     SetSetting,
-    ShowStatement,
     StartClause,
     SubscribeStatement,
-    TransactionStatement,
 )
 from penstock.language.text import TextSpan
 from penstock.redaction import redacted_text
 from penstock.settings import Settings
-from penstock.types import CALENDAR, TimeDomain, type_name
+from penstock.types import CALENDAR, TimeDomain
 
 # --- CREATE
 
@@ -340,12 +324,6 @@ def bind_explain(statement: ExplainStatement, context: Context) -> Command:
     return ExplainCommand(kind, Query("query", root, SinkSpec("CONSOLE"), text, (), context.read_uncoalesced))
 
 
-def bind_export(statement: ExportStatement, context: Context) -> Command:
-    query = query_named(statement.name, context)
-    span = statement.name.span
-    return ExportCommand(query, context.guard(span, lambda: exported(query.root, context)), context.settings)
-
-
 def query_named(name: Name, context: Context) -> Query:
     """Return a registered query. Raises BindingFailed after P0201."""
     query = context.catalog.queries.get(name.key)
@@ -360,81 +338,6 @@ def query_named(name: Name, context: Context) -> Query:
         known = [q.name for q in context.catalog.queries.values()]
         context.fail("P0201", f"unknown query {name.text}", name.span, nearest(name.text, known))
     return query
-
-
-def bind_show(statement: ShowStatement, context: Context) -> Command:
-    return ShowCommand(statement.kind, _shown(statement.kind, context))
-
-
-def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
-    return *_shown_bound(kind, context), *_shown_unbound(kind, context.catalog)
-
-
-def _shown_unbound(kind: str, catalog: Catalog) -> Iterator[tuple[str, str]]:
-    """Yield what cannot be bound, with the reason as a comment behind the statement; SHOW QUERIES has it of queries."""
-    for one in (*catalog.unbound.values(), *catalog.unbound_functions.values()):
-        if kind == ("SUMMARIES" if one.kind == "SUMMARY" else f"{one.kind}S") and one.kind != "QUERY":
-            reason = one.reason.partition("\n")[0]
-            yield one.name, f"{one.text.rstrip()} -- NEEDS ATTENTION: {one.code} {reason}"
-
-
-def _shown_bound(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
-    catalog = context.catalog
-    if kind == "VIEWS":
-        return tuple((v.name, v.text) for v in catalog.views.values())
-    if kind == "QUERIES":
-        return tuple((q.name, q.text) for q in catalog.queries.values())
-    if kind == "SUMMARIES":
-        return tuple((s.name, s.text) for s in catalog.summaries.values())
-    if kind in ("FUNCTIONS", "AGGREGATES"):
-        users = [u for u in {**REGISTERED, **catalog.functions}.values() if f"{u.kind}S" == kind]
-        return tuple((u.name, signature(u)) for u in users)
-    if kind == "SETTINGS":
-        return tuple((name, f"{name} = {text}") for name, text in context.settings.written())
-    if kind not in ("STREAMS", "RELATIONS"):
-        return ()
-    streams = kind == "STREAMS"
-    sources = [(key, s) for key, s in catalog.sources.items() if s.is_stream == streams]
-    return tuple((s.name, catalog.texts.get(key, "")) for key, s in sources)
-
-
-def bind_describe(statement: DescribeStatement, context: Context) -> Command:
-    name, catalog = statement.name, context.catalog
-    if name.schema:
-        control = control_table(name, context).source
-        columns = tuple((f.name, type_name(f.type)) for f in control.columns)
-        return Describe(control.name, "STREAM" if control.is_stream else "RELATION", columns)
-    kind = catalog.kind(name.key)
-    if kind is None:
-        user = catalog.function(name.text)
-        if user is not None:
-            return Describe(user.name, user.kind, (), signature(user))
-        if name.key in context.failed:
-            context.fail_silently()
-        known = (catalog.sources, catalog.views, catalog.queries, catalog.summaries, catalog.functions)
-        names = [one.name for table in known for one in table.values()]
-        context.check_bound(name)
-        context.fail("P0201", f"unknown name {name.text}", name.span, nearest(name.text, names))
-    declared = declared_name(name.key, catalog)
-    if kind == "QUERY":
-        query = catalog.queries[name.key]
-        columns = tuple((name, type_name(type_)) for name, type_ in query.selected_columns)
-        return Describe(declared, kind, columns, query.text)
-    if kind == "SUMMARY":
-        return Describe(declared, kind, (), catalog.summaries[name.key].text)
-    if kind == "VIEW":
-        view = catalog.views[name.key]
-        types = (type_name(type_) for type_ in view.root.schema.types)
-        return Describe(declared, kind, tuple(zip(view.names, types, strict=True)), redacted_text(view.text))
-    source = catalog.sources[name.key]
-    columns = tuple((f.name, type_name(f.type)) for f in source.columns)
-    return Describe(declared, kind, columns, redacted_text(catalog.texts.get(name.key, "")))
-
-
-def declared_name(key: str, catalog: Catalog) -> str:
-    """Return a name as its declaration has it."""
-    tables: tuple[Any, ...] = (catalog.sources, catalog.views, catalog.queries, catalog.summaries)
-    return str(next(table[key].name for table in tables if key in table))
 
 
 def bind_subscribe(statement: SubscribeStatement, context: Context) -> Command:
@@ -458,23 +361,14 @@ def bind_subscribe(statement: SubscribeStatement, context: Context) -> Command:
     return Subscribe(followed, statement.snapshot is not None, statement.progress is not None, as_of, up_to)
 
 
-def bind_cancel(statement: CancelStatement, context: Context) -> Command:
-    return Cancel(statement.id)
-
-
-_TRANSACTION: dict[str, Callable[[], Command]] = {
-    "BEGIN": BeginTransaction,
-    "COMMIT": CommitTransaction,
-    "ROLLBACK": RollbackTransaction,
-}
-
-
-def bind_transaction(statement: TransactionStatement, context: Context) -> Command:
-    return _TRANSACTION[statement.word]()
-
-
 # --- names
 
 
 def an(kind: str) -> str:
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind.lower()}"
+
+
+def declared_name(key: str, catalog: Catalog) -> str:
+    """Return a name as its declaration has it."""
+    tables: tuple[Any, ...] = (catalog.sources, catalog.views, catalog.queries, catalog.summaries)
+    return str(next(table[key].name for table in tables if key in table))

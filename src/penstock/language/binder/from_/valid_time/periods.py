@@ -42,7 +42,7 @@ from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scalars.periods import never, ticks_of, without_valid_time
 from penstock.language.binder.scope import Entry, PeriodBound, Scope
 from penstock.language.dialect import span_of
-from penstock.language.parse import parse_script
+from penstock.language.grammar.fragments import parse_query_tree
 from penstock.language.queries import (
     Duration,
     Item,
@@ -53,7 +53,6 @@ from penstock.language.queries import (
     ValidClause,
     WindowClause,
 )
-from penstock.language.statements import OneTimeSelect
 from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, END, TIMESTAMP, Field, Interval, TimeDomain, exact, type_name
 
@@ -349,10 +348,9 @@ def check_valid(source: Source, valid: ValidClause, span: TextSpan, context: Con
 @functools.lru_cache(maxsize=256)
 def parsed_valid(text: str) -> ValidClause:
     """Return the VALID clause of a declaration from its text, which has been checked."""
-    (statement,) = parse_script(f"SELECT a FROM s {text}").statements
-    assert isinstance(statement, OneTimeSelect) and isinstance(statement.query, SelectQuery)
-    assert isinstance(statement.query.source, NamedSource) and statement.query.source.valid is not None
-    return statement.query.source.valid
+    query = parse_query_tree(f"SELECT a FROM s {text}")
+    assert isinstance(query, SelectQuery) and isinstance(query.source, NamedSource) and query.source.valid is not None
+    return query.source.valid
 
 
 def bound_entries(position: int, bound: PeriodBound, qualifier: str | None) -> tuple[Entry, Entry]:

@@ -31,28 +31,24 @@ from penstock.language.commands import (
     applied,
 )
 from penstock.language.queries import Name
+from penstock.language.statement_kinds import BY_TREE, KINDS
 from penstock.language.statements import (
     AlterQueryStatement,
     AlterSourceStatement,
     AlterSystemStatement,
-    CancelStatement,
     CreateFunction,
     CreateQuery,
     CreateSource,
     CreateSummary,
     CreateView,
     DeleteStatement,
-    DescribeStatement,
     DropStatement,
     ExplainStatement,
-    ExportStatement,
     Insert,
     OneTimeSelect,
     SetSetting,
-    ShowStatement,
     Statement,
     SubscribeStatement,
-    TransactionStatement,
     UpdateStatement,
 )
 from penstock.language.text import SourceText, TextSpan
@@ -61,6 +57,7 @@ from penstock.settings import Settings
 
 #: Kind of statement -> the function that binds it.
 _BINDERS: Mapping[type[Statement], Callable[[Any, Context], Command]] = {
+    **{kind.tree: kind.bind for kind in KINDS},
     CreateSource: commands.bind_create_source,
     CreateView: commands.bind_create_view,
     CreateQuery: commands.bind_create_query,
@@ -71,12 +68,7 @@ _BINDERS: Mapping[type[Statement], Callable[[Any, Context], Command]] = {
     SetSetting: commands.bind_setting,
     OneTimeSelect: commands.bind_select,
     ExplainStatement: commands.bind_explain,
-    ExportStatement: commands.bind_export,
-    ShowStatement: commands.bind_show,
-    DescribeStatement: commands.bind_describe,
     SubscribeStatement: commands.bind_subscribe,
-    CancelStatement: commands.bind_cancel,
-    TransactionStatement: commands.bind_transaction,
     AlterQueryStatement: changes.bind_alter_query,
     AlterSourceStatement: changes.bind_alter_source,
     AlterSystemStatement: changes.bind_alter_system,
@@ -91,11 +83,7 @@ _OF_A_SERVER: Mapping[type[Statement], str] = {
     UpdateStatement: "UPDATE",
     DeleteStatement: "DELETE",
     SubscribeStatement: "SUBSCRIBE",
-    CancelStatement: "CANCEL",
-    TransactionStatement: "a transaction",
 }
-#: What SHOW lists of a server.
-_KEPT_BY_A_SERVER = ("COMMANDS", "STATEMENTS", "SUBSCRIPTIONS", "VERSIONS")
 #: Attributes of queries that mean something without a server.
 _OF_A_SCRIPT = ("comment", "plan")
 
@@ -238,9 +226,8 @@ class ScriptBinder:
         """Report what a script that runs without a server cannot do. Raises BindingFailed after P0702 for a statement
         of which nothing else can be checked.
         """
-        what = _OF_A_SERVER.get(type(statement))
-        if what is None and isinstance(statement, ShowStatement) and statement.kind in _KEPT_BY_A_SERVER:
-            what = f"SHOW {statement.kind}"
+        kind = BY_TREE.get(type(statement))
+        what = _OF_A_SERVER.get(type(statement)) if kind is None else kind.of_a_server(statement)
         if what is None and isinstance(statement, ExplainStatement) and statement.start is not None:
             what = "EXPLAIN START"
         if what is None and isinstance(statement, ExplainStatement) and statement.sharing is not None:

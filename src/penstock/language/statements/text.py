@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from penstock.language.printer import (
     columns_text,
@@ -21,7 +23,6 @@ from penstock.language.statements import (
     AlterSystemStatement,
     AsAction,
     AsOf,
-    CancelStatement,
     Connector,
     CreateFunction,
     CreateQuery,
@@ -29,11 +30,9 @@ from penstock.language.statements import (
     CreateSummary,
     CreateView,
     DeleteStatement,
-    DescribeStatement,
     DropStatement,
     Existence,
     ExplainStatement,
-    ExportStatement,
     Insert,
     IntoAction,
     OneTimeSelect,
@@ -43,71 +42,44 @@ from penstock.language.statements import (
     RetainClause,
     SetAction,
     SetSetting,
-    ShowStatement,
     StartClause,
     Statement,
     SubscribeStatement,
-    TransactionStatement,
     UpdateStatement,
     WrittenOption,
 )
 
 
-def print_statement(statement: Statement) -> str:
-    """Return the text of one statement, without its semicolon."""
-    if isinstance(statement, CreateSource):
-        return _create_source(statement)
-    if isinstance(statement, CreateView):
-        return (
-            f"{_create('VIEW', statement.name, statement.existence)}{columns_text(statement.columns)}"
-            f" AS {print_query(statement.query)}"
-        )
-    if isinstance(statement, CreateQuery):
-        return _create_query(statement)
-    if isinstance(statement, CreateFunction):
-        return _create_function(statement)
-    if isinstance(statement, CreateSummary):
-        return _create_summary(statement)
-    if isinstance(statement, OneTimeSelect):
-        return print_query(statement.query) + _as_of(statement.as_of)
-    if isinstance(statement, SetSetting):
-        return f"SET {_dotted(statement.name)} = {string_text(statement.value)}"
-    if isinstance(statement, ShowStatement):
-        return f"SHOW {statement.kind}"
-    if isinstance(statement, DropStatement):
-        exists, cascade = _word(" IF EXISTS", statement.if_exists), _word(" CASCADE", statement.cascade)
-        return f"DROP {statement.kind}{exists} {name_text(statement.name)}{cascade}"
-    if isinstance(statement, Insert | UpdateStatement | DeleteStatement):
-        return _rows(statement)
-    return _live(statement)
+def shared_text(statement: Statement) -> str:
+    """Return the text of a statement that is in no file of its own."""
+    return _PRINTED[type(statement)](statement)
 
 
-def _live(
-    statement: AlterQueryStatement | AlterSourceStatement | AlterSystemStatement | SubscribeStatement | ExplainStatement
-    | ExportStatement | CancelStatement | DescribeStatement | TransactionStatement,
-) -> str:  # fmt: skip
-    if isinstance(statement, AlterQueryStatement):
-        return f"ALTER QUERY {name_text(statement.name)} {_action(statement.action)}"
-    if isinstance(statement, AlterSourceStatement):
-        return f"ALTER {statement.kind} {name_text(statement.name)} SET ({_options(statement.options)})"
-    if isinstance(statement, AlterSystemStatement):
-        return f"ALTER SYSTEM SET {_dotted(statement.name)} = {string_text(statement.value)}"
-    if isinstance(statement, SubscribeStatement):
-        return _subscribe(statement)
-    if isinstance(statement, ExplainStatement):
-        words = "EXPLAIN" + _word(" ANALYZE", statement.analyze) + _word(" START", statement.start)
-        words += _word(" SHARING", statement.sharing)
-        if statement.name is not None:
-            return f"{words} QUERY {name_text(statement.name)}"
-        assert statement.query is not None
-        return f"{words} {print_query(statement.query)}"
-    if isinstance(statement, ExportStatement):
-        return f"EXPORT PLAN OF {name_text(statement.name)}"
-    if isinstance(statement, CancelStatement):
-        return f"CANCEL {string_text(statement.id)}"
-    if isinstance(statement, DescribeStatement):
-        return f"DESCRIBE {name_text(statement.name)}"
-    return statement.word
+def _create_view(statement: CreateView) -> str:
+    head = f"{_create('VIEW', statement.name, statement.existence)}{columns_text(statement.columns)}"
+    return f"{head} AS {print_query(statement.query)}"
+
+
+def _drop(statement: DropStatement) -> str:
+    exists, cascade = _word(" IF EXISTS", statement.if_exists), _word(" CASCADE", statement.cascade)
+    return f"DROP {statement.kind}{exists} {name_text(statement.name)}{cascade}"
+
+
+def _alter_source(statement: AlterSourceStatement) -> str:
+    return f"ALTER {statement.kind} {name_text(statement.name)} SET ({_options(statement.options)})"
+
+
+def _explain(statement: ExplainStatement) -> str:
+    words = "EXPLAIN" + _word(" ANALYZE", statement.analyze) + _word(" START", statement.start)
+    words += _word(" SHARING", statement.sharing)
+    if statement.name is not None:
+        return f"{words} QUERY {name_text(statement.name)}"
+    assert statement.query is not None
+    return f"{words} {print_query(statement.query)}"
+
+
+def _setting(statement: SetSetting | AlterSystemStatement) -> str:
+    return f"{_dotted(statement.name)} = {string_text(statement.value)}"
 
 
 def _word(word: str, mark: Mark | None) -> str:
@@ -248,3 +220,24 @@ def _options(options: tuple[WrittenOption, ...]) -> str:
 def _dotted(name: Name) -> str:
     """Return the name of a setting: those of Spark and of clients have dots."""
     return ".".join(name_text(replace(name, text=part)) for part in name.text.split("."))
+
+
+#: By class of a tree, the function that prints it.
+_PRINTED: Mapping[type[Statement], Callable[[Any], str]] = {
+    CreateSource: _create_source,
+    CreateView: _create_view,
+    CreateQuery: _create_query,
+    CreateFunction: _create_function,
+    CreateSummary: _create_summary,
+    OneTimeSelect: lambda one: print_query(one.query) + _as_of(one.as_of),
+    Insert: _rows,
+    UpdateStatement: _rows,
+    DeleteStatement: _rows,
+    SetSetting: lambda one: f"SET {_setting(one)}",
+    AlterSystemStatement: lambda one: f"ALTER SYSTEM SET {_setting(one)}",
+    AlterSourceStatement: _alter_source,
+    AlterQueryStatement: lambda one: f"ALTER QUERY {name_text(one.name)} {_action(one.action)}",
+    DropStatement: _drop,
+    SubscribeStatement: _subscribe,
+    ExplainStatement: _explain,
+}
