@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 from control_kit import STREAM, SUM, CommandFailed, Server
 
-from penstock.control import applying, in_process_state
+from penstock.control import applying
 from penstock.control.entities.running_plan import running_plan_document
 from penstock.errors import PenstockError
 from penstock.language.commands import ExportCommand
 from penstock.language.printer import string_text
+from penstock.runtime.live import state_folder
 from penstock.runtime.state.chunk_files import read_manifest
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage, SystemCalls
@@ -172,7 +173,7 @@ def test_state_of_queries_in_another_format_is_told(tmp_path: Path, number: int)
     system.done(f"{STREAM} {SUM}")
     shutil.copytree(tmp_path / "engine", tmp_path / "before")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_process_state, "FORMAT", number)
+        patch.setattr(state_folder, "FORMAT", number)
         system.done("CREATE QUERY t AS SELECT v FROM S;")
     system.control.close()
     folder = tmp_path / "engine"

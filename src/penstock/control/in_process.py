@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from penstock.control.engine import (
     with_instants,
 )
 from penstock.control.entities.batch_log import LOG_NAME
-from penstock.control.in_process_state import EngineState, StateFolder
+from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
@@ -39,6 +39,7 @@ from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.live.answers import KeptAnswers
+from penstock.runtime.live.state_folder import StateFolder
 from penstock.runtime.local.statics import read_relation
 from penstock.runtime.result_limits import ResultLimits, free_bytes
 from penstock.runtime.watching.reporting import ReportOptions
@@ -50,6 +51,39 @@ from penstock.types import END
 _MOST_KEPT = 8 * 2**30
 #: Sinks whose answers are collected here.
 _COLLECTED = ("MEMORY", "RESULTS", "CONSOLE")
+
+
+@dataclass
+class _State:
+    """What is saved beside the state of the queries.
+
+    Args:
+        sources: by number.
+        standing: by place, its track and what it does.
+        posts: by number of a source whose rows are posted, the last post that has been read.
+        paths: by number of another source, the paths that have been read.
+        answers: by place.
+        complete: by place, the instant up to which these are complete.
+        waiting: numbers of commands before `command` that are not contained.
+    """
+
+    number: int = 0
+    command: int = 0
+    sources: dict[int, Source] = field(default_factory=dict)
+    standing: dict[int, tuple[int, Activity]] = field(default_factory=dict)
+    posts: dict[int, int] = field(default_factory=dict)
+    paths: dict[int, frozenset[str]] = field(default_factory=dict)
+    answers: dict[int, KeptAnswers] = field(default_factory=dict)
+    complete: dict[int, int] = field(default_factory=dict)
+    waiting: frozenset[int] = frozenset()
+
+    def copy(self) -> _State:
+        """Return the state as it is now; the rows of answers are shared with it."""
+        return replace(
+            self, sources=dict(self.sources), standing=dict(self.standing), posts=dict(self.posts),
+            paths=dict(self.paths), answers={place: kept.copy() for place, kept in self.answers.items()},
+            complete=dict(self.complete),
+        )  # fmt: skip
 
 
 class InProcessEngine:
@@ -68,11 +102,13 @@ class InProcessEngine:
         #: By track, why its state is lost.
         self._lost: dict[int, Exception] = {}
         kept = None if self._folder is None else self._folder.read()
-        self._state = EngineState(self._live.snapshot()) if kept is None else kept
+        self._state = _State()
         if kept is not None:
-            self._live = self._restored(kept.live)
+            live, rest = kept
+            assert isinstance(rest, _State), "it is what was saved"
+            self._state, self._live = rest, self._restored(live)
         #: The state as it was after the last change or round.
-        self._kept = self._state.copy()
+        self._kept = self._live.snapshot() if kept is None else kept[0], self._state.copy()
 
     def _restored(self, live: LiveSnapshot) -> LiveEngine:
         """Return the engine that goes on. Where a query cannot be planned any more, by an internal error, the others
@@ -150,8 +186,9 @@ class InProcessEngine:
 
     def _take_back(self) -> None:
         """Go back to the state after the last change or round."""
-        self._state = self._kept.copy()
-        self._live = self._restored(self._state.live)
+        live, state = self._kept
+        self._state = state.copy()
+        self._live = self._restored(live)
 
     def version(self) -> EngineVersion:
         with self._lock:
@@ -416,10 +453,13 @@ class InProcessEngine:
             tick = self._live.heartbeat(str(place)) if activity is Activity.RUNNING else None
             if tick is not None:
                 self._state.complete[place] = max(tick, self._state.complete.get(place, tick))
-        self._state.live = self._live.snapshot()
+        live, state = self._live.snapshot(), self._state.copy()
         if self._folder is not None:
-            self._folder.save(self._state)
-        self._kept = self._state.copy()
+            try:
+                self._folder.save(live, state)
+            except OSError as error:
+                raise not_written(self._folder.path, error) from error
+        self._kept = live, state
 
 
 def _deciding(version: NextVersion) -> DecidingOptions:

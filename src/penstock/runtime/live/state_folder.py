@@ -12,7 +12,7 @@ import pickle
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Source
-from penstock.control.engine import Activity
-from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
 from penstock.expressions.user import loads_without_modules
 from penstock.physical.elements import Elements
 from penstock.physical.execution.marks import ExecutorSnapshot, StageMarks
 from penstock.physical.planning.planner import Generation
 from penstock.physical.synopses.contract import StoredSynopsis, SynopsisSnapshot
-from penstock.runtime.live.answers import KeptAnswers
 from penstock.runtime.live.snapshot import LiveSnapshot
 from penstock.runtime.state.chunk_files import LAST, ChunkFiles, step_numbers, sweep_folder
 from penstock.runtime.state.shard_manifest import ShardManifest
@@ -49,42 +45,8 @@ _APART = (Elements, pa.Table, Query, Generation)
 _MANY = 100
 
 
-@dataclass
-class EngineState:
-    """What is saved.
-
-    Args:
-        sources: by number.
-        standing: by place, its track and what it does.
-        posts: by number of a source whose rows are posted, the last post that has been read.
-        paths: by number of another source, the paths that have been read.
-        answers: by place.
-        complete: by place, the instant up to which these are complete.
-        waiting: numbers of commands before `command` that are not contained.
-    """
-
-    live: LiveSnapshot
-    number: int = 0
-    command: int = 0
-    sources: dict[int, Source] = field(default_factory=dict)
-    standing: dict[int, tuple[int, Activity]] = field(default_factory=dict)
-    posts: dict[int, int] = field(default_factory=dict)
-    paths: dict[int, frozenset[str]] = field(default_factory=dict)
-    answers: dict[int, KeptAnswers] = field(default_factory=dict)
-    complete: dict[int, int] = field(default_factory=dict)
-    waiting: frozenset[int] = frozenset()
-
-    def copy(self) -> EngineState:
-        """Return the state as it is now; the rows of answers are shared with it."""
-        return replace(
-            self, sources=dict(self.sources), standing=dict(self.standing), posts=dict(self.posts),
-            paths=dict(self.paths), answers={place: kept.copy() for place, kept in self.answers.items()},
-            complete=dict(self.complete),
-        )  # fmt: skip
-
-
 @dataclass(frozen=True)
-class _Object:
+class _StoredObject:
     """An object with a chunk of its own, under a number that is never used again."""
 
     number: int
@@ -100,26 +62,33 @@ class StateFolder:
     """The state of one engine in a folder. Another process may look into it while this one writes."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.path = folder
         self._swept = False
         #: The number of the last save, and what it wrote: the entries of its manifest, the state of steps, and objects
         #: by their `id`.
         self._number = 0
         self._entries: Mapping[str, StoredSynopsis] = {}
         self._states: Mapping[str, SynopsisSnapshot] = {}
-        self._objects: Mapping[int, _Object] = {}
+        self._objects: Mapping[int, _StoredObject] = {}
         self._next_object = 0
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def save(self, state: EngineState) -> None:
-        """Write what has changed. Raises PenstockError P0601, and then the state before stays; P0605."""
+    def save(self, live: LiveSnapshot, rest: object) -> None:
+        """Write what has changed.
+
+        Args:
+            rest: what is to be kept beside the engine's own state; it can be pickled.
+
+        Raises:
+            OSError: the state before stays.
+            PenstockError: P0605.
+        """
         number = self._number + 1
         head = _Head(self._objects, self._next_object)
-        states, marks = _apart(state.live)
-        rows = state.live.stages
-        bare = [[ExecutorSnapshot(replace(one.marks, operators={}), {}) for one in row] for row in rows]
-        head.dump(replace(state, live=replace(state.live, stages=bare)))
+        states, marks = _apart(live)
+        bare = [[ExecutorSnapshot(replace(one.marks, operators={}), {}) for one in row] for row in live.stages]
+        head.dump((replace(live, stages=bare), rest))
         entries = {_HEAD: StoredSynopsis({}, [number], "Head", FORMAT, 1)}
         entries |= {one.name: one.entry for one in head.used.values()}
         new = {f"{one.name}.0": _batch(one.value) for one in head.new}
@@ -137,12 +106,9 @@ class StateFolder:
         # Behind all others, so that a file that has been cut is noticed.
         new[f"{_HEAD}.{number}"] = _pickled(head.content)
         manifest = ShardManifest(uuid.uuid4().hex, number, StageMarks({}, {}, marks), entries)
-        try:
-            if not self._swept:
-                self._sweep()
-            ChunkFiles(self._folder, number, _place).save(manifest, new, gone)
-        except OSError as error:
-            raise not_written(self._folder, error) from error
+        if not self._swept:
+            self._sweep()
+        ChunkFiles(self.path, number, _place).save(manifest, new, gone)
         self._number, self._entries, self._states = number, entries, states
         self._objects, self._next_object = head.used, head.next
 
@@ -150,40 +116,41 @@ class StateFolder:
         """Remove what an earlier process has left. Whoever writes has the checkpoint to itself."""
         # What cannot be removed does no harm.
         with suppress(OSError):
-            sweep_folder(self._folder, _place)
+            sweep_folder(self.path, _place)
         self._swept = True
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def read(self) -> EngineState | None:
-        """Return what was saved last; None for nothing. Raises PenstockError P0605."""
+    def read(self) -> tuple[LiveSnapshot, object] | None:
+        """Return what was saved last, the engine's own state and the rest; None for nothing. Raises PenstockError
+        P0605."""
         while True:
-            number = max(step_numbers(self._folder), default=None)
+            number = max(step_numbers(self.path), default=None)
             if number is None:
                 return None
             try:
                 return self._read(number)
             except PenstockError:
                 # Who writes meanwhile removes what the last steps do not need.
-                if number == max(step_numbers(self._folder), default=None):
+                if number == max(step_numbers(self.path), default=None):
                     raise
 
-    def _read(self, number: int) -> EngineState:
-        path = self._folder / f"{number:09d}.json"
-        files = ChunkFiles(self._folder, LAST, _place)
+    def _read(self, number: int) -> tuple[LiveSnapshot, object]:
+        path = self.path / f"{number:09d}.json"
+        files = ChunkFiles(self.path, LAST, _place)
         manifest = files.manifest()
         assert manifest is not None, "it has a number"
         head = manifest.synopses.get(_HEAD)
         if head is None:
             raise damaged(path, ValueError("it holds no state of queries"))
         if head.format != FORMAT:
-            raise other_format(self._folder, head.format, FORMAT)
-        objects: dict[int, _Object] = {}
+            raise other_format(self.path, head.format, FORMAT)
+        objects: dict[int, _StoredObject] = {}
 
         def found(key: Any) -> object:
             if key not in objects:
                 entry = manifest.synopses[f"{_OBJECT}.{key}"]
-                objects[key] = _Object(key, _value(entry.kind, files.chunk(f"{_OBJECT}.{key}.0")), entry)
+                objects[key] = _StoredObject(key, _value(entry.kind, files.chunk(f"{_OBJECT}.{key}.0")), entry)
             return objects[key].value
 
         states: dict[str, SynopsisSnapshot] = {}
@@ -194,10 +161,8 @@ class StateFolder:
         content = files.chunk(f"{_HEAD}.{head.chunks[0]}").column(0)[0].as_py()
         try:
             # Queries over functions that are gone need attention, once the catalog has been bound.
-            state = loads_without_modules(content, found)
-            if not isinstance(state, EngineState):
-                raise ValueError("it holds no state of queries")
-            state = replace(state, live=_together(state.live, states, manifest.marks.operators))
+            bare, rest = loads_without_modules(content, found)
+            live = _together(bare, states, manifest.marks.operators)
         except PenstockError:
             raise
         except Exception as error:  # whatever the bytes lead to
@@ -205,7 +170,7 @@ class StateFolder:
         self._number, self._entries, self._states = number, manifest.synopses, states
         self._objects = {id(one.value): one for one in objects.values()}
         self._next_object = max(objects, default=-1) + 1
-        return state
+        return live, rest
 
 
 class _Head:
@@ -216,15 +181,15 @@ class _Head:
         next_: the number of the next object.
     """
 
-    def __init__(self, known: Mapping[int, _Object], next_: int) -> None:
+    def __init__(self, known: Mapping[int, _StoredObject], next_: int) -> None:
         self._known = known
         self.next = next_
         #: The objects of this state by their `id`, and those that the one before does not have.
-        self.used: dict[int, _Object] = {}
-        self.new: list[_Object] = []
+        self.used: dict[int, _StoredObject] = {}
+        self.new: list[_StoredObject] = []
         self.content = b""
 
-    def dump(self, state: EngineState) -> None:
+    def dump(self, state: object) -> None:
         buffer = io.BytesIO()
         pickler = _Pickler(buffer, self._number)
         pickler.dump(state)
@@ -234,7 +199,7 @@ class _Head:
         found = self.used.get(id(value)) or self._known.get(id(value))
         if found is None:
             rows = len(value) if isinstance(value, Elements | pa.Table) else 1
-            found = _Object(self.next, value, StoredSynopsis({}, [0], _kind(value), FORMAT, rows))
+            found = _StoredObject(self.next, value, StoredSynopsis({}, [0], _kind(value), FORMAT, rows))
             self.next += 1
             self.new.append(found)
         self.used[id(value)] = found
