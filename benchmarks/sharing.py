@@ -180,8 +180,8 @@ def run(shape: Shape, count: int) -> tuple[Figures, dict[str, list[object]]]:
     state = sum(
         chunk.nbytes
         for executor in executors
-        for _, chunks in executor.snapshot().synopses.values()
-        for chunk in chunks.values()
+        for synopsis in executor.snapshot().synopses.values()
+        for chunk in synopsis.chunks.values()
     )
     return Figures(cpu, state, len(engine._job.plan.steps), sent / ROUNDS), events
 

@@ -114,3 +114,16 @@ def test_a_merged_file_that_a_crash_left_is_merged_again(tmp_path: Path) -> None
     assert [one.number for one in kept_keys(tmp_path)] == [1, 2, 1, 2, 3, 4]
     keep_keys(tmp_path, [post(number) for number in range(5, 10)])
     assert [one.number for one in kept_keys(tmp_path)] == [*range(1, 10)]
+
+
+def test_posts_without_keys_leave_one_file(tmp_path: Path) -> None:
+    """Each round removes some; a file for each would be listed with every later one."""
+    for number in range(1, 201):
+        keep_keys(tmp_path, [PostKey(number, "", "", number)])
+    assert last_kept(tmp_path) == 200
+    assert len(list((tmp_path / "keys").iterdir())) == 1
+    keep_keys(tmp_path, [PostKey(201, "k", "d", 201)])
+    for number in range(202, 300):
+        keep_keys(tmp_path, [PostKey(number, "", "", number)])
+    assert [post.key for post in kept_keys(tmp_path)] == ["k"]
+    assert len(list((tmp_path / "keys").iterdir())) <= 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +14,13 @@ import pyarrow as pa
 import pytest
 from control_kit import STREAM, SUM, CommandFailed, Server
 
-from penstock.control import applying, in_process
+from penstock.control import applying
 from penstock.control.entities.running_plan import running_plan_document
 from penstock.errors import PenstockError
 from penstock.language.commands import ExportCommand
 from penstock.language.printer import string_text
+from penstock.runtime.live import state_folder
+from penstock.runtime.state.chunk_files import read_manifest
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage, SystemCalls
 from penstock.storage.seals import sealed, unsealed
@@ -69,9 +72,14 @@ def checkpoint(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pyte
 
 
 def files_of(checkpoint: Path) -> list[Path]:
-    found = [*(checkpoint / "control").glob("*.json"), *(checkpoint / "engine").glob("*.pickle")]
+    found = [*(checkpoint / "control").glob("*.json"), newest_manifest(checkpoint)]
     assert len(found) > 3
     return sorted(found)
+
+
+def newest_manifest(checkpoint: Path) -> Path:
+    """Return the manifest of the state of the queries."""
+    return max((checkpoint / "engine").glob("*.json"))
 
 
 def test_each_damage_of_each_file_is_told(checkpoint: Path) -> None:
@@ -88,6 +96,24 @@ def test_each_damage_of_each_file_is_told(checkpoint: Path) -> None:
     system = Server(checkpoint)
     assert sorted(one.name for one in system.control.stored.values()) == ["S", "q", "u"]
     system.control.close()
+
+
+def test_each_damage_of_rows_and_state_is_told(checkpoint: Path) -> None:
+    """A byte of any chunk that is needed, and any file."""
+    manifest, _ = read_manifest(newest_manifest(checkpoint), lambda path: f"engine {path.name}")
+    assert len(manifest.files) > 1
+    for name, chunks in manifest.files.items():
+        path = checkpoint / "engine" / name
+        content = path.read_bytes()
+        for start, length, _ in chunks.values():
+            middle = start + length // 2
+            for changed in (content[:middle], content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]):
+                path.write_bytes(changed)
+                assert refused(checkpoint).startswith(f"P0605 {path} in the checkpoint is damaged")
+        path.unlink()
+        assert refused(checkpoint).startswith(f"P0605 {path} in the checkpoint is damaged")
+        path.write_bytes(content)
+    Server(checkpoint).control.close()
 
 
 def test_a_command_whose_file_is_missing_is_told(checkpoint: Path) -> None:
@@ -140,19 +166,20 @@ def test_each_document_has_a_format_and_later_ones_are_told(checkpoint: Path) ->
     Server(checkpoint).control.close()
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [2, 4])
 def test_state_of_queries_in_another_format_is_told(tmp_path: Path, number: int) -> None:
     """What it has would be misread: a sum of doubles in two of them is none in four."""
     system = Server(tmp_path)
     system.done(f"{STREAM} {SUM}")
-    path = tmp_path / "engine" / "engine.pickle"
-    content = path.read_bytes()
+    shutil.copytree(tmp_path / "engine", tmp_path / "before")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_process, "_FORMAT", number)
+        patch.setattr(state_folder, "FORMAT", number)
         system.done("CREATE QUERY t AS SELECT v FROM S;")
     system.control.close()
-    assert refused(tmp_path) == f"P0605 the state in {path.parent} has format {number}, this version reads format 2"
-    path.write_bytes(content)
+    folder = tmp_path / "engine"
+    assert refused(tmp_path) == f"P0605 the state in {folder} has format {number}, this version reads format 3"
+    shutil.rmtree(folder)
+    (tmp_path / "before").rename(folder)
     Server(tmp_path).control.close()
 
 

@@ -275,7 +275,8 @@ def both(steps: tuple[Step, ...]) -> list[Step]:
 def own_steps(world: World, statement: str, faults: Faults) -> list[Step]:
     """Those of the control, of the engine, and of the files."""
     steps = both(world.expected(statement, faults).steps)
-    return [one for one in steps if one.file.startswith(("control/", "runtime/live/", "storage/"))]
+    own = ("control/", "runtime/live/", "runtime/state/", "storage/")
+    return [one for one in steps if one.file.startswith(own)]
 
 
 @pytest.mark.spread(6)

@@ -95,12 +95,11 @@ def assert_equal(found: ExecutorSnapshot, expected: ExecutorSnapshot) -> None:
     """Assert that two snapshots have the same contents, to the bit."""
     assert found.marks == expected.marks
     assert found.synopses.keys() == expected.synopses.keys()
-    for name, (manifest, chunks) in expected.synopses.items():
-        assert found.synopses[name][0] == manifest, name
-        assert found.synopses[name][1].keys() == chunks.keys(), name
-        for number, chunk in chunks.items():
+    for name, synopsis in expected.synopses.items():
+        assert found.synopses[name].stored() == synopsis.stored(), name
+        for number, chunk in synopsis.chunks.items():
             # NaN differs from itself in Arrow.
-            assert written(found.synopses[name][1][number]) == written(chunk), name
+            assert written(found.synopses[name].chunks[number]) == written(chunk), name
 
 
 def written(batch: pa.RecordBatch) -> bytes:

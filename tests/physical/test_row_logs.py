@@ -74,8 +74,8 @@ def standing(lengths: Sequence[int]) -> int:
         chunk.nbytes
         for row in engine._job.stages
         for executor in row
-        for _, chunks in executor.snapshot().synopses.values()
-        for chunk in chunks.values()
+        for synopsis in executor.snapshot().synopses.values()
+        for chunk in synopsis.chunks.values()
     )
 
 

@@ -266,9 +266,9 @@ def test_old_epochs_are_forgotten_once_the_new_one_is_committed(calm: Path) -> N
 
 def _synopses(path: Path) -> list[str]:
     from penstock.runtime.spark.checkpoint.folder import Folder
-    from penstock.runtime.spark.checkpoint.state_files import read_manifest
+    from penstock.runtime.state.chunk_files import read_manifest
 
-    manifest, _ = read_manifest(Folder(path.parents[3]), path)
+    manifest, _ = read_manifest(path, Folder(path.parents[3]).place)
     return list(manifest.stage.synopses)
 
 

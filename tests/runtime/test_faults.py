@@ -24,10 +24,11 @@ from penstock.physical.execution.marks import StageMarks
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.runtime.spark.checkpoint.epochs import FORMAT as EPOCH_FORMAT
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest
-from penstock.runtime.spark.checkpoint.state_files import FORMAT as STATE_FORMAT
-from penstock.runtime.spark.checkpoint.state_files import StateFiles, read_manifest
+from penstock.runtime.spark.checkpoint.state_files import StateFiles
 from penstock.runtime.spark.worker import stage
+from penstock.runtime.state.chunk_files import FORMAT as STATE_FORMAT
+from penstock.runtime.state.chunk_files import read_manifest
+from penstock.runtime.state.shard_manifest import ShardManifest
 
 FILES = 6
 
@@ -209,7 +210,7 @@ def test_damaged_state_stops_the_run_before_it_says_anything(calm: Path, how: Ca
     InlineRun(script(calm), calm / "checkpoint").run(3)
     before = rows(calm, "out")
     newest = max((calm / "checkpoint" / "penstock" / "state" / "1" / "0").glob("*.json"))
-    manifest, _ = read_manifest(Folder(newest.parents[3]), newest)
+    manifest, _ = read_manifest(newest, Folder(newest.parents[3]).place)
     how(newest.parent / max(manifest.files), random.Random(3))
     assert survives(calm, calm / "checkpoint") == "P0605"
     assert rows(calm, "out") == before

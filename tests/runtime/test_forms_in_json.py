@@ -11,7 +11,7 @@ from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.execution.progress import SourceProgress
-from penstock.runtime.spark.checkpoint.shard_manifest import FileManifest, ManifestChange, ShardManifest, StoredSynopsis
+from penstock.runtime.state.shard_manifest import FileManifest, ManifestChange, ShardManifest, StoredSynopsis
 from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
 from penstock.storage.documents import array, flag, integer, integer_pairs, nested, text
 

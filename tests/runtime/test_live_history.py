@@ -92,3 +92,40 @@ def test_the_last_rows_of_every_partition_are_kept() -> None:
     ]  # fmt: skip
     # Of the six elements up to 5, those left out are a multiple of three.
     assert kept(Need(0, frozenset({LastRows(1, (), 3)}))) == [(3, 2), (4, 2), (3, None), (9, 1), (7, 2)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_stream_keeps_is_what_each_element_says(seed: int) -> None:
+    """Whatever parts they lie in: those after the heartbeat less what is retained, and up to where some are gone."""
+    draw = random.Random(seed)
+    (bound,) = bind_script(
+        "CREATE STREAM A (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts; CREATE QUERY q AS SELECT k FROM A;"
+    ).queries
+    (source,) = (leaf.source for leaf in leaves(bound.root) if isinstance(leaf, Scan))
+    retain = draw.randrange(30)
+    history, rows, gone = History(source, retain), list[tuple[int, int]](), list[int]()
+    heartbeat = 0
+    for step in range(60):
+        fresh = [(heartbeat + 1 + draw.randrange(6), step) for _ in range(draw.choice((0, 1, 1, 2, 40)))]
+        rows += fresh
+        columns = (pa.array([k for _, k in fresh], pa.int32()),)
+        ts = np.array([t for t, _ in fresh], np.int64)
+        history.add(Elements(columns, ts, np.full(len(fresh), 10**9, np.int64)))
+        heartbeat += draw.randrange(4)
+        kept = history.copy()
+        history.forget(heartbeat)
+        gone += [t for t, _ in rows if t <= heartbeat - retain]
+        rows = [row for row in rows if row[0] > heartbeat - retain]
+        assert history.dropped == max(gone, default=None)
+        begin = heartbeat - draw.randrange(retain + 1)
+        assert history.has(Need(heartbeat - begin), heartbeat) == (not gone or begin >= max(gone))
+        if not gone or begin >= max(gone):
+            found = history.since(Need(heartbeat - begin), heartbeat)
+            pairs = [pair for one in found for pair in zip(one.ts.tolist(), one.columns[0].to_pylist(), strict=True)]
+            assert pairs == [row for row in rows if row[0] > begin]
+            last = history.since(Need(0, (LastRows(3, ()),)), heartbeat)
+            assert sum(map(len, last)) >= len([row for row in rows if row[0] > heartbeat])
+        assert kept.dropped is None or history.dropped is not None
+        assert len(history.parts) < 20
+        if gone and rows:
+            assert sorted(history.held(10**6).tolist()) == sorted(t for t, _ in rows)

@@ -16,10 +16,11 @@ from test_faults import DAMAGE
 from penstock.errors import PenstockError
 from penstock.physical.execution.marks import StageMarks
 from penstock.physical.execution.progress import SourceProgress
-from penstock.runtime.spark.checkpoint import state_files
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest, StoredSynopsis
-from penstock.runtime.spark.checkpoint.state_files import BASE, StateFiles, sweep
+from penstock.runtime.spark.checkpoint.state_files import StateFiles, sweep
+from penstock.runtime.state import chunk_files
+from penstock.runtime.state.chunk_files import BASE
+from penstock.runtime.state.shard_manifest import ShardManifest, StoredSynopsis
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import LOSSES, FailingCalls, PowerCut, PowerLost
@@ -97,7 +98,7 @@ def save(root: Path, state: State, new: dict[str, pa.RecordBatch], gone: set[str
 
 
 def cold() -> None:
-    state_files._WRITTEN.clear()
+    chunk_files._WRITTEN.clear()
 
 
 def shard(root: Path) -> Path:
@@ -247,7 +248,7 @@ def test_a_base_of_another_shard_or_batch_is_told(tmp_path: Path) -> None:
 
 def test_a_manifest_that_names_no_base_goes_on_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, state = random.Random(7), State()
-    monkeypatch.setattr(state_files, "_LEAST_ENTRIES", 10**9)
+    monkeypatch.setattr(chunk_files, "_LEAST_ENTRIES", 10**9)
     save(tmp_path, state, *state.step(draw, 0))
     monkeypatch.undo()
     assert not bases(tmp_path)
@@ -290,7 +291,7 @@ def _goes_on(root: Path, state: State, changed: int) -> None:
     """The next start finds the state of the last batch that was saved, or of the one before it; and goes on."""
     cold()
     sweep(root)
-    reached = StateFiles(str(root), 1, 0, state_files.LAST).previous
+    reached = StateFiles(str(root), 1, 0, chunk_files.LAST).previous
     assert reached is not None and reached >= 1
     draw = random.Random(9)
     for number in (1, changed, 1):
@@ -332,7 +333,7 @@ def _cut_each(folder: Path, state: State, changed: int, losses: Callable[[int], 
                     reached = run.batch
             cut.lose(how, random.Random(number), [root])
             with replaced_storage(LocalStorage(FailingCalls())):
-                newest = StateFiles(str(root), 1, 0, state_files.LAST).previous
+                newest = StateFiles(str(root), 1, 0, chunk_files.LAST).previous
                 assert newest is not None and newest >= reached, "what was saved is there"
                 _goes_on(root, state.copy(), changed)
 

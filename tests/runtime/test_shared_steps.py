@@ -116,7 +116,8 @@ def _synopses(run: InlineRun) -> set[str]:
     names: set[str] = set()
     for stage in range(1, run.epoch.stages + 1):
         for shard in range(run.epoch.shards):
-            from penstock.runtime.spark.checkpoint.state_files import LAST, StateFiles
+            from penstock.runtime.spark.checkpoint.state_files import StateFiles
+            from penstock.runtime.state.chunk_files import LAST
 
             manifest = StateFiles(str(run.folder.root), stage, shard, LAST).manifest()
             assert manifest is not None

@@ -11,10 +11,11 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.physical.execution.marks import StageMarks
-from penstock.runtime.spark.checkpoint import state_files
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest
-from penstock.runtime.spark.checkpoint.state_files import FORMAT, StateFiles, sweep
+from penstock.runtime.spark.checkpoint.state_files import StateFiles, sweep
+from penstock.runtime.state import chunk_files
+from penstock.runtime.state.chunk_files import FORMAT
+from penstock.runtime.state.shard_manifest import ShardManifest
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -76,7 +77,7 @@ def test_files_of_which_little_is_alive_are_rewritten(tmp_path: Path) -> None:
 
 
 def test_many_small_files_become_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_files, "_MOST_FILES", 8)
+    monkeypatch.setattr(chunk_files, "_MOST_FILES", 8)
     for number in range(40):
         save(tmp_path, number, f"t{number}", {f"c{number}": batch(number)})
     assert len([name for name in files(tmp_path) if name.endswith(".arrow")]) <= 16

@@ -17,7 +17,7 @@ from inline_run import InlineRun, cold, write_files
 
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint import state_files
+from penstock.runtime.state import chunk_files
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import KINDS, LOSSES, FailingCalls, PowerCut, PowerLost
@@ -175,8 +175,8 @@ BASES = {"a base for each batch": 0.0, "one base": 10.0**6}
 
 @pytest.fixture(params=BASES)
 def bases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_files, "_LEAST_ENTRIES", 0)
-    monkeypatch.setattr(state_files, "_MOST_CHANGED", BASES[request.param])
+    monkeypatch.setattr(chunk_files, "_LEAST_ENTRIES", 0)
+    monkeypatch.setattr(chunk_files, "_MOST_CHANGED", BASES[request.param])
 
 
 @pytest.mark.usefixtures("bases")

@@ -1,17 +1,14 @@
 """An engine in this process and without Spark, over sources that end and rows that are posted.
 
-For trying things out and for tests. With a folder, it goes on in another process: its state is written whole after each
-change and each round.
+For trying things out and for tests. With a folder, it goes on in another process: what has changed of its state is
+written after each change and each round.
 """
 
 from __future__ import annotations
 
-import pickle
 import re
 import threading
-import zlib
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.properties.need import AwaitedRows
 from penstock.connectors.sources import open_source
-from penstock.connectors.sources.posted_files import post_of
+from penstock.connectors.sources.posted_files import PostedFilesSource, post_of
 from penstock.control.engine import (
     Activity,
     EngineFigures,
@@ -37,7 +34,6 @@ from penstock.control.engine import (
 from penstock.control.entities.batch_log import LOG_NAME
 from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
-from penstock.expressions.user import loads_without_modules
 from penstock.expressions.user_calls import limited_calls
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
@@ -45,21 +41,15 @@ from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.physical.execution.step_failures import StepFailures
 from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live import LiveEngine, LiveSnapshot
+from penstock.runtime.live.answers import KeptAnswers
+from penstock.runtime.live.state_folder import StateFolder
 from penstock.runtime.local.statics import read_relation
 from penstock.runtime.result_limits import ResultLimits, free_bytes
 from penstock.runtime.watching.reporting import ReportOptions
 from penstock.runtime.watching.taps import Tap, Taps
 from penstock.storage import storage
-from penstock.storage.seals import damaged, other_format
 from penstock.types import END
 
-_STATE = "engine.pickle"
-#: The format of the state: raised where this version would misread what earlier ones wrote. Formats: 0, of those that
-#: wrote none, 1 has sums of doubles in four doubles, 2 has up to where answers are complete, and the instants that
-#: queries with unfinished rounds have reached.
-_FORMAT = 2
-#: What the file ends with.
-_SEAL = b"\nseal %08x\n"
 #: As much of the disk as limits of answers suppose to be free at most, in bytes.
 _MOST_KEPT = 8 * 2**30
 #: Sinks whose answers are collected here.
@@ -68,53 +58,63 @@ _COLLECTED = ("MEMORY", "RESULTS", "CONSOLE")
 
 @dataclass
 class _State:
-    """What is saved.
+    """What is saved beside the state of the queries.
 
     Args:
         sources: by number.
         standing: by place, its track and what it does.
-        read: by number of a source, the paths that have been read.
+        posts: by number of a source whose rows are posted, the last post that has been read.
+        paths: by number of another source, the paths that have been read.
         answers: by place.
         complete: by place, the instant up to which these are complete.
         waiting: numbers of commands before `command` that are not contained.
-        format: of all of it, when it was written.
     """
 
-    live: LiveSnapshot | None = None
     number: int = 0
     command: int = 0
     sources: dict[int, Source] = field(default_factory=dict)
     standing: dict[int, tuple[int, Activity]] = field(default_factory=dict)
-    read: dict[int, frozenset[str]] = field(default_factory=dict)
-    answers: dict[int, list[pa.Table]] = field(default_factory=dict)
+    posts: dict[int, int] = field(default_factory=dict)
+    paths: dict[int, frozenset[str]] = field(default_factory=dict)
+    answers: dict[int, KeptAnswers] = field(default_factory=dict)
     complete: dict[int, int] = field(default_factory=dict)
     waiting: frozenset[int] = frozenset()
-    format: int = 0
+
+    def copy(self) -> _State:
+        """Return the state as it is now; the rows of answers are shared with it."""
+        return replace(
+            self, sources=dict(self.sources), standing=dict(self.standing), posts=dict(self.posts),
+            paths=dict(self.paths), answers={place: kept.copy() for place, kept in self.answers.items()},
+            complete=dict(self.complete),
+        )  # fmt: skip
 
 
 class InProcessEngine:
     """See the contract `Engine`. folder: where its state is kept; None to keep none."""
 
     def __init__(self, folder: Path | None = None, shards: int = 1) -> None:
-        self._folder = folder
+        self._folder = None if folder is None else StateFolder(folder)
         self._lock = threading.RLock()
         self._live = LiveEngine(shards)
         self._on_batch: OnBatch | None = None
         self._on_failed: OnFailed | None = None
-        # All answers are kept in memory, and written with the state after each round.
+        # All answers are kept in memory, and on disk.
         self._free = min(free_bytes(Path.cwd() if folder is None else folder), _MOST_KEPT)
         self._limits = ResultLimits.of(0, self._free, {})
         self._function_seconds: float | None = None
         #: By place, how their user calls queries.
         self._names: dict[int, str] = {}
         self._taps = Taps()
-        self._state = _State()
         #: By track, why its state is lost.
         self._lost: dict[int, Exception] = {}
-        if folder is not None and storage().exists(folder / _STATE):
-            self._state = _read_state(folder / _STATE)
-            assert self._state.live is not None, "the state is whole"
-            self._live = self._restored(self._state.live)
+        kept = None if self._folder is None else self._folder.read()
+        self._state = _State()
+        if kept is not None:
+            live, rest = kept
+            assert isinstance(rest, _State), "it is what was saved"
+            self._state, self._live = rest, self._restored(live)
+        #: The state as it was after the last change or round.
+        self._kept = self._live.snapshot() if kept is None else kept[0], self._state.copy()
 
     def _restored(self, live: LiveSnapshot) -> LiveEngine:
         """Return the engine that goes on. Where a query cannot be planned any more, by an internal error, the others
@@ -175,7 +175,6 @@ class InProcessEngine:
 
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         with self._lock:
-            before = deepcopy(replace(self._state, live=None)), self._live.snapshot()
             try:
                 if self._apply(version):
                     self._state.number += 1
@@ -189,9 +188,15 @@ class InProcessEngine:
                 # From here on it has happened.
                 self._save()
             except BaseException:
-                self._state, self._live = before[0], LiveEngine.restored(before[1])
+                self._take_back()
                 raise
             return found
+
+    def _take_back(self) -> None:
+        """Go back to the state after the last change or round."""
+        live, state = self._kept
+        self._state = state.copy()
+        self._live = self._restored(live)
 
     def version(self) -> EngineVersion:
         with self._lock:
@@ -228,9 +233,8 @@ class InProcessEngine:
         """Rounds are run by `round`."""
 
     def unread(self) -> int:
-        posted = [(n, one) for n, one in dict(self._state.sources).items() if one.connector == "POSTED"]
-        read = self._state.read
-        paths = (path for n, one in posted for path in open_source(one).discover(read.get(n, frozenset())))
+        sources = dict(self._state.sources).items()
+        paths = (path for number, one in sources if one.connector == "POSTED" for path in self._fresh(number, one))
         return sum(storage().size(Path(path)) for path in paths if storage().exists(Path(path)))
 
     def updates(self, source: Source) -> Sequence[Elements] | None:
@@ -245,9 +249,9 @@ class InProcessEngine:
     def round(self) -> None:
         """Read what has been posted, and answer."""
         with self._lock:
-            before = deepcopy(replace(self._state, live=None)), self._live.snapshot()
             try:
-                read = {number: self._read(number, source) for number, source in self._state.sources.items()}
+                for number, source in self._state.sources.items():
+                    self._read(number, source)
                 with limited_calls(self._function_seconds):
                     answers = self._live.round(self._taps, StepFailures(*self._limits.between_operators(1)))
                 for place, table in answers.items():
@@ -258,17 +262,17 @@ class InProcessEngine:
                 posted = self._on_batch is not None and self._on_batch(figures.run.batches[-1], places)
                 self._save()
             except BaseException:
-                self._state, self._live = before[0], LiveEngine.restored(before[1])
+                self._take_back()
                 raise
             if posted or self._live.is_behind:
                 self.wake()
             for which, error in failed.items():
                 if self._on_failed is not None:
                     self._on_failed(which, error)
-            for number, paths in read.items():
-                source = self._state.sources[number]
-                if source.connector == "POSTED" and source.is_stream:
-                    open_source(source).forget(sorted(paths))
+            for number, source in self._state.sources.items():
+                connector = open_source(source) if source.is_stream else None
+                if isinstance(connector, PostedFilesSource):
+                    connector.forget_up_to(self._state.posts.get(number, 0))
 
     def _end_failed(self) -> dict[int, PenstockError]:
         """Pause the queries of which a step has failed in the round; return the error of each by place."""
@@ -291,7 +295,7 @@ class InProcessEngine:
         """Pause the queries with more answers than their limit, and drop these; return the error of each by place. All
         answers are kept in memory here, so that all of them count."""
         failed: dict[int, PenstockError] = {}
-        sizes = {str(place): sum(table.nbytes for table in kept) for place, kept in self._state.answers.items()}
+        sizes = {str(place): kept.nbytes for place, kept in self._state.answers.items()}
         while (over := self._limits.exceeded(sizes)) is not None:
             place = int(over)
             failed[place] = self._limits.error(over, sizes.pop(over))
@@ -307,18 +311,20 @@ class InProcessEngine:
     def answers(self, place: int) -> list[pa.Table]:
         """Return what has been emitted at a place."""
         with self._lock:
-            return list(self._state.answers.get(place, ()))
+            kept = self._state.answers.get(place)
+            return [] if kept is None else list(kept.parts)
 
     def answered(self, place: int) -> tuple[int, int | None]:
-        """Return how many answers have been emitted at a place, and the instant up to which these are complete, None
+        """Return how many rows have been emitted at a place, and the instant up to which these are complete, None
         before the first."""
         with self._lock:
-            return len(self._state.answers.get(place, ())), self._state.complete.get(place)
+            kept = self._state.answers.get(place)
+            return 0 if kept is None else kept.rows, self._state.complete.get(place)
 
-    def answer(self, place: int, number: int) -> pa.Table:
-        """Return the answer `number` that has been emitted at a place, counted from 0."""
+    def answer(self, place: int, position: int, until: int) -> pa.Table:
+        """Return some of the rows that have been emitted at a place, from `position` on and before `until`."""
         with self._lock:
-            return self._state.answers[place][number]
+            return self._state.answers[place].since(position, until)
 
     def has_read(self, source: int, post: int) -> bool:
         """Return whether a post of a source, and those before it, have been read, or nothing reads them."""
@@ -326,8 +332,7 @@ class InProcessEngine:
             declared = self._state.sources.get(source)
             if declared is None or declared.is_static or declared.connector != "POSTED":
                 return True
-            fresh = open_source(declared).discover(self._state.read.get(source, frozenset()))
-            return all(post_of(path) > post for path in fresh)
+            return all(post_of(path) > post for path in self._fresh(source, declared))
 
     def answers_of(self, places: Sequence[int]) -> tuple[dict[int, list[pa.Table]], dict[int, int], dict[str, int]]:
         """Return, all of one round, by place what has been emitted, and up to which tick that is complete: END of a
@@ -342,26 +347,31 @@ class InProcessEngine:
             newest = {name.lower(): high for name, high in self._live.source_highs().items()}
             return {place: self.answers(place) for place in places}, beats, newest
 
-    def _read(self, number: int, source: Source) -> frozenset[str]:
-        """Read new rows of a source; return the paths that have been read."""
-        known = self._state.read.get(number, frozenset())
-        if source.is_static:
-            return frozenset()
+    def _fresh(self, number: int, source: Source) -> list[str]:
+        """Return the paths of a source that have not been read."""
         connector = open_source(source)
-        fresh = connector.discover(known)
+        if isinstance(connector, PostedFilesSource):
+            return connector.behind(self._state.posts.get(number, 0))
+        return connector.discover(self._state.paths.get(number, frozenset()))
+
+    def _read(self, number: int, source: Source) -> None:
+        """Read new rows of a source."""
+        if source.is_static or not (fresh := self._fresh(number, source)):
+            return
         for batch in _batches(source, fresh):
             self._live.insert(source.name, batch)
-        if fresh and source.name == LOG_NAME:
+        if source.name == LOG_NAME:
             # The clock is not read, and no other row has the timestamp of its last one.
             self._live.close(source.name)
-        # Numbers of posts are never used again: those that are gone need not be known.
-        kept = {path for path in known if source.connector != "POSTED" or storage().exists(Path(path))}
-        self._state.read[number] = frozenset({*kept, *fresh})
-        return self._state.read[number]
+        if source.connector == "POSTED":
+            # Numbers of posts are never used again, and these are in their order.
+            self._state.posts[number] = post_of(fresh[-1])
+        else:
+            self._state.paths[number] = self._state.paths.get(number, frozenset()).union(fresh)
 
     def _add(self, place: int, table: pa.Table) -> None:
         if table.num_rows:
-            self._state.answers.setdefault(place, []).append(table)
+            self._state.answers.setdefault(place, KeptAnswers()).append(table)
 
     # -- versions ----------------------------------------------------------------------------------------------
 
@@ -393,7 +403,8 @@ class InProcessEngine:
         changed = False
         for number in [n for n, source in state.sources.items() if n not in version.sources]:
             self._live.undeclare(state.sources.pop(number).name)
-            state.read.pop(number, None)
+            state.posts.pop(number, None)
+            state.paths.pop(number, None)
             changed = True
         for number, standing in version.sources.items():
             source, former = standing.source, state.sources.get(number)
@@ -463,38 +474,18 @@ class InProcessEngine:
         return True
 
     def _save(self) -> None:
-        """Note up to where answers are complete, and write everything where it is kept."""
+        """Note up to where answers are complete, and write what has changed where it is kept."""
         for place, (_, activity) in self._state.standing.items():
             tick = self._live.heartbeat(str(place)) if activity is Activity.RUNNING else None
             if tick is not None:
                 self._state.complete[place] = max(tick, self._state.complete.get(place, tick))
-        if self._folder is None:
-            return
-        data = pickle.dumps(replace(self._state, live=self._live.snapshot(), format=_FORMAT))
-        data += _SEAL % zlib.crc32(data)
-        try:
-            storage().write(self._folder / _STATE, data)
-        except OSError as error:
-            raise not_written(self._folder / _STATE, error) from error
-
-
-def _read_state(path: Path) -> _State:
-    """Return the state in a file. Raises PenstockError P0605."""
-    try:
-        data = storage().read(path)
-        seal = data[-len(_SEAL % 0) :]
-        # Earlier versions wrote none.
-        if seal.startswith(_SEAL[:6]) and seal != _SEAL % zlib.crc32(data[: -len(seal)]):
-            raise ValueError("its content does not match its checksum")
-        # Queries over functions that are gone need attention, once the catalog has been bound.
-        found = loads_without_modules(data)
-        if not isinstance(found, _State) or found.live is None:
-            raise ValueError("it holds no state of queries")
-    except Exception as error:  # whatever the bytes lead to
-        raise damaged(path, error) from error
-    if found.format != _FORMAT:
-        raise other_format(path.parent, found.format, _FORMAT)
-    return found
+        live, state = self._live.snapshot(), self._state.copy()
+        if self._folder is not None:
+            try:
+                self._folder.save(live, state)
+            except OSError as error:
+                raise not_written(self._folder.path, error) from error
+        self._kept = live, state
 
 
 def _deciding(version: NextVersion) -> DecidingOptions:

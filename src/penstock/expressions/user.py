@@ -420,13 +420,24 @@ class MissingBody:
 
 
 class _WithoutModules(pickle.Unpickler):
+    def __init__(self, content: bytes, persistent: Callable[[Any], object] | None) -> None:
+        super().__init__(io.BytesIO(content))
+        self._persistent = persistent
+
+    def persistent_load(self, pid: Any) -> Any:
+        return super().persistent_load(pid) if self._persistent is None else self._persistent(pid)
+
     def find_class(self, module: str, name: str) -> Any:
         return _found_or_missing if (module, name) == (__name__, _found.__name__) else super().find_class(module, name)
 
 
-def loads_without_modules(content: bytes) -> Any:
-    """Return what `pickle.loads` does; definitions whose modules cannot be imported have a `MissingBody`."""
-    return _WithoutModules(io.BytesIO(content)).load()
+def loads_without_modules(content: bytes, persistent: Callable[[Any], object] | None = None) -> Any:
+    """Return what `pickle.loads` does; definitions whose modules cannot be imported have a `MissingBody`.
+
+    Args:
+        persistent: returns the object of a persistent id.
+    """
+    return _WithoutModules(content, persistent).load()
 
 
 def _found_or_missing(

@@ -204,7 +204,7 @@ def result_schema(query: Query) -> pa.Schema:
 
 
 class InProcessResults:
-    """A subscription to what an engine in this process has answered. A cursor is `<place>.<answers read>`."""
+    """A subscription to what an engine in this process has answered. A cursor is `<place>.<rows read>`."""
 
     def __init__(
         self, engine: InProcessEngine, changed: threading.Condition, place: int, query: Query, request: ResultRequest
@@ -217,7 +217,7 @@ class InProcessResults:
         self._schema = result_schema(query)
         known, tick = engine.answered(place)
         self._progress = request.progress
-        #: How many answers are read, and up to which instant progress, where it ends with what there is now.
+        #: How many rows are read, and up to which instant progress, where it ends with what there is now.
         self._until = (known, tick) if request.until_now else None
         self._read = 0 if request.beginning else known
         #: The instant up to which the answer has been said to be complete.
@@ -263,11 +263,11 @@ class InProcessResults:
         return self._progress and tick is not None and (self._reached is None or tick > self._reached)
 
     def _part(self) -> ResultPart | None:
-        """Return the next answer, else a row of progress; None where neither is due."""
+        """Return the next rows of answers, else a row of progress; None where neither is due."""
         count, tick = self._answered()
         if self._read < count:
-            table = self._engine.answer(self._place, self._read)
-            self._read += 1
+            table = self._engine.answer(self._place, self._read, count)
+            self._read += table.num_rows
             if self._stream:
                 table = table.add_column(1, "op", pa.repeat(pa.scalar("+", pa.string()), table.num_rows))
             rows = pa.table(table.columns, schema=self._schema)

@@ -15,7 +15,7 @@ but damage to the checkpoint.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Container, Iterator, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 
@@ -68,7 +68,20 @@ class PostedFilesSource(SourceConnector):
 
     def discover(self, known: Set[str]) -> list[str]:
         """Raises PenstockError P0605 where one has been removed that a run has not found yet."""
-        new = [path for path in rows_files(self._folder) if str(path) not in known and self._is_read(path)]
+        return self._found(
+            [path for path in rows_files(self._folder) if str(path) not in known and self._is_read(path)], known
+        )
+
+    def behind(self, number: int) -> list[str]:
+        """Return the posts with larger numbers, as `discover` does where all up to this one are known."""
+        folder, last = self._folder, _name(number)
+        names = sorted(name for name in storage().list(folder) if name > last and name.endswith(ROWS))
+        removed = last_kept(folder) if names else 0
+        new = [folder / name for name in names if int(name[:_DIGITS]) > removed]
+        return self._found([path for path in new if self._is_read(path)], _UpTo(number))
+
+    def _found(self, new: Sequence[Path], known: Container[str]) -> list[str]:
+        """Return new posts, and those between them that a list of the folder lacks. Raises PenstockError P0605."""
         found = {_number(path): path for path in new}
         for path in new:
             number, before = _number(path) - 1, path.with_name(_name(_number(path) - 1))
@@ -78,7 +91,7 @@ class PostedFilesSource(SourceConnector):
                 number, before = number - 1, path.with_name(_name(number - 1))
             if number not in found and str(before) not in known and number > last_kept(self._folder):
                 raise lost(self.source.name, before, FileNotFoundError("it has been removed"))
-        removed = last_kept(self._folder)
+        removed = last_kept(self._folder) if found else 0
         return [str(found[number]) for number in sorted(found) if number > removed]
 
     def _is_read(self, path: Path) -> bool:
@@ -108,9 +121,23 @@ class PostedFilesSource(SourceConnector):
             if _number(path) <= removed:
                 storage().remove(path)
 
+    def forget_up_to(self, number: int) -> None:
+        """Remove the posts up to this one."""
+        self.forget([str(path) for path in rows_files(self._folder) if _number(path) <= number])
+
     @cached_property
     def _format(self) -> FileFormat:
         return FORMATS["arrow"](self.source, wanted=self.wanted)
+
+
+class _UpTo:
+    """The paths of all posts up to a number."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __contains__(self, path: object) -> bool:
+        return post_of(str(path)) <= self._number
 
 
 def rows_files(folder: Path) -> list[Path]:

@@ -31,6 +31,8 @@ _EARLIER, _SEALED = ".json", "-sealed.json"
 _DIGITS = 12
 #: A file is merged with the one before it if that one is at most so many times as large.
 _RATIO = 2
+#: A file counts as this many bytes at least, so that those of posts without keys are merged too.
+_LEAST = 2**8
 #: Bytes beyond which files are not merged: some 2,700 keys.
 LARGEST = 2**19
 #: Posts are removed by one thread of a process and keys by another.
@@ -160,7 +162,7 @@ def keep_keys(folder: Path, posts: Sequence[PostKey]) -> None:
     with _LOCK:
         last = max(post.number for post in posts)
         lines = [post.text().decode() for post in sorted(posts, key=lambda post: post.number) if post.key]
-        size = sum(map(len, lines))
+        size = max(sum(map(len, lines)), _LEAST)
         merged: list[Path] = []
         for path in reversed(_files(folder)):
             length = storage().size(path)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import replace
 
 from penstock.physical.elements import Elements
@@ -42,8 +43,8 @@ from penstock.physical.operators import Moment, Operator, Tables
 from penstock.physical.operators.failed import FailedOperator
 from penstock.physical.plan.identity import moved_steps, step_keys
 from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources
-from penstock.physical.synopses.contract import Synopsis
-from penstock.storage.documents import Json, as_array, as_document, as_integer
+from penstock.physical.synopses.contract import Synopsis, SynopsisSnapshot
+from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
 from penstock.types import BEGIN
 
 #: Every so many measurements of the size of state include all steps.
@@ -166,6 +167,11 @@ class StageExecutor:
         #: Whether it still has all the steps of its stage.
         self._whole = True
         self._new: list[int] | None = None  # the steps whose operators the last version added; None for all
+        #: By key, the operators of the last snapshot with the state that they had; and the `id` of those that ran
+        #: since.
+        self._held: dict[str, tuple[Operator, dict[str, SynopsisSnapshot]]] = {}
+        self._held_marks: dict[str, Document] = {}
+        self._ran_since: set[int] = set()
 
     @property
     def plan(self) -> Plan:
@@ -312,6 +318,7 @@ class StageExecutor:
                 for step, _ in turns:
                     if failures is None or not failures.stopped(step):
                         result.rejected += self._operators[step.id].rejections()
+        self._ran_since.update(id(self._operators[number]) for number in self._ran if number in self._operators)
         self._made, self._unsettled = moments.made, set()
         new = self._operators.keys() if self._unreported is None else self._unreported
         self.spent, self.counts = dict.fromkeys(new, 0.0) | flow.spent, flow.counts
@@ -462,16 +469,31 @@ class StageExecutor:
                 self._operators[number].restore_marks(marks.operators[keys[number]])
 
     def snapshot(self) -> ExecutorSnapshot:
-        """Return the whole state."""
-        return ExecutorSnapshot(self.marks(), {name: synopsis.snapshot() for name, synopsis in self.synopses().items()})
+        """Return the whole state. What did not change since the last snapshot is the same object in both; it takes as
+        long as what did."""
+        keys = self._keys
+        held: dict[str, tuple[Operator, dict[str, SynopsisSnapshot]]] = {}
+        for step in self._graph.steps:
+            key, operator = keys[step.id], self._operators[step.id]
+            known = self._held.get(key)
+            if known is None or known[0] is not operator or id(operator) in self._ran_since:
+                synopses = operator.synopses().items()
+                known = operator, {f"{key}.{name}": synopsis.whole() for name, synopsis in synopses}
+            held[key] = known
+        marks, before = self.marks(), self._held_marks
+        # Marks may be what an operator goes on changing.
+        own = {key: before[key] if before.get(key) == one else deepcopy(one) for key, one in marks.operators.items()}
+        self._held, self._held_marks, self._ran_since = held, own, set()
+        whole = {name: one for _, synopses in held.values() for name, one in synopses.items()}
+        return ExecutorSnapshot(replace(marks, operators=own), whole)
 
     def restore(self, snapshot: ExecutorSnapshot) -> None:
         """Restore the state of the steps that are in `snapshot`, whose operators are new here. Steps that were merged
-        into others need none."""
+        into others need none. Raises PenstockError P0605."""
         synopses = self.synopses(self._new)
-        for name, (manifest, chunks) in snapshot.synopses.items():
+        for name, stored in snapshot.synopses.items():
             if name in synopses:
-                synopses[name].restore(manifest, chunks)
+                synopses[name].restore_checked(name, stored, stored.chunks.__getitem__)
         self.restore_marks(snapshot.marks, among=self._new)
 
 

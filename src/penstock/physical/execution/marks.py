@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.physical.execution.progress import SourceProgress
-from penstock.physical.synopses.contract import Chunks
+from penstock.physical.synopses.contract import SynopsisSnapshot
 from penstock.storage.documents import Document, as_array, as_document, nested, optional_integer
 
 
@@ -48,7 +48,7 @@ class StageMarks:
 
 @dataclass(frozen=True)
 class ExecutorSnapshot:
-    """The state of a stage in a shard. marks: the small state; synopses: (manifest, chunks) by name."""
+    """The state of a stage in a shard. marks: the small state; synopses: by name. Nothing changes it."""
 
     marks: StageMarks
-    synopses: dict[str, tuple[Document, Chunks]]
+    synopses: Mapping[str, SynopsisSnapshot]

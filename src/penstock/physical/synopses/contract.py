@@ -8,14 +8,50 @@ written. Restoring the manifest and the chunks gives the same synopsis.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.storage.documents import Document
 
 Chunks = Mapping[int, pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class StoredSynopsis:
+    """What a stage writes of one synopsis.
+
+    Args:
+        manifest: of the synopsis itself.
+        chunks: numbers of its live chunks.
+        kind: name of its class.
+        format: version of its manifest and chunks.
+        rows: number of rows in it.
+    """
+
+    manifest: Document
+    chunks: Sequence[int]
+    kind: str
+    format: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class SynopsisSnapshot:
+    """A synopsis at one moment, with the chunks themselves; the other fields are those of `StoredSynopsis`."""
+
+    manifest: Document
+    chunks: Chunks
+    kind: str
+    format: int
+    rows: int
+
+    def stored(self) -> StoredSynopsis:
+        """Return what is written of it beside its chunks."""
+        return StoredSynopsis(self.manifest, list(self.chunks), self.kind, self.format, self.rows)
 
 
 class StoredTimes(NamedTuple):
@@ -62,6 +98,41 @@ class Synopsis(ABC):
     @abstractmethod
     def restore(self, manifest: Document, chunks: Chunks) -> None:
         """Restore the content of a snapshot. Called on an empty, new synopsis only."""
+
+    def whole(self) -> SynopsisSnapshot:
+        """Return the snapshot with what a restore of it checks."""
+        manifest, chunks = self.snapshot()
+        return SynopsisSnapshot(manifest, chunks, type(self).__name__, self.FORMAT, self.rows)
+
+    def restore_checked(
+        self, name: str, stored: StoredSynopsis | SynopsisSnapshot, chunk: Callable[[int], pa.RecordBatch]
+    ) -> None:
+        """Restore what was stored.
+
+        Args:
+            name: of the synopsis, for messages.
+            chunk: returns the chunk of a number.
+
+        Raises:
+            PenstockError: P0605 for a state of another class or format, and for one that cannot be read.
+        """
+        kind, format_ = type(self).__name__, self.FORMAT
+        if (stored.kind, stored.format) != (kind, format_):
+            raise PenstockError(
+                "P0605",
+                f"the state {name} was written as {stored.kind} of format {stored.format}, "
+                f"this version reads {kind} of format {format_}",
+                hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
+            )
+        try:
+            self.restore(stored.manifest, {number: chunk(number) for number in stored.chunks})
+        except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
+            raise PenstockError(
+                "P0605",
+                f"the state {name} cannot be read back: {error}",
+                cause=error,
+                hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
+            ) from error
 
     @property
     @abstractmethod

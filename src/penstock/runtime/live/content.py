@@ -54,8 +54,10 @@ class Content:
         return self._netted.nbytes + sum(part.nbytes for part in (*self._changes, *self._latest))
 
     def copy(self) -> Content:
-        """Return the content as it is now."""
-        return Content((), self.rows())
+        """Return the content as it is now; the rows are shared with it."""
+        made = Content((), self._netted)
+        made._changes, made._latest, made._waiting = list(self._changes), list(self._latest), self._waiting
+        return made
 
     def rows(self) -> Elements:
         """Return the distinct rows with their multiplicities."""

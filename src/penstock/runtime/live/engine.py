@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -47,7 +46,7 @@ from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History, final_elements
 from penstock.runtime.live.measures import LiveFigures, LiveMeasures
-from penstock.runtime.live.results import LiveResult, Track
+from penstock.runtime.live.results import LiveResult, Track, copies_of
 from penstock.runtime.live.snapshot import LiveSnapshot
 from penstock.runtime.live.starts import needs_of_start, never_full, not_kept
 from penstock.runtime.local.runtime import LocalJob, compute_statics
@@ -460,12 +459,14 @@ class LiveEngine:
     # -- snapshots ---------------------------------------------------------------------------------------------
 
     def snapshot(self) -> LiveSnapshot:
-        """Return the state between two rounds; what is inserted and not yet read stays with its source."""
+        """Return the state between two rounds; what is inserted and not yet read stays with its source. What did not
+        change since the last snapshot is the same object in both."""
         stages = [[executor.snapshot() for executor in row] for row in self._job.stages]
-        histories = {name: replace(history, parts=list(history.parts)) for name, history in self._histories.items()}
+        histories = {name: history.copy() for name, history in self._histories.items()}
+        set_apart = {name: Counter(reasons) for name, reasons in self.set_apart.items()}
         return LiveSnapshot(
             self._shards, self._strategy, self._version, dict(self._generations), stages, histories,
-            dict(self._progress), dict(self._relations), deepcopy(self.set_apart), deepcopy(self._results),
+            dict(self._progress), dict(self._relations), set_apart, copies_of(self._results),
             dict(self._beginnings), dict(self._merges), self._measures.rounds, self._measures.decided,
             self._measures.options, self._measures.at_ingest, dict(self._job.reached),
         )  # fmt: skip
@@ -479,11 +480,11 @@ class LiveEngine:
         engine._planned = {birth: engine._part(snapshot.generations[birth]) for birth in sorted(snapshot.generations)}
         engine._queries = {name: query for part in engine._parts() for name, query in part.queries.items()}
         engine._beginnings, engine._merges = dict(snapshot.beginnings), dict(snapshot.merges)
-        engine._histories, engine._progress = dict(snapshot.histories), dict(snapshot.progress)
-        engine._relations = dict(snapshot.relations)
-        engine.set_apart = deepcopy(snapshot.set_apart)
+        engine._histories = {name: history.copy() for name, history in snapshot.histories.items()}
+        engine._progress, engine._relations = dict(snapshot.progress), dict(snapshot.relations)
+        engine.set_apart = {name: Counter(reasons) for name, reasons in snapshot.set_apart.items()}
         engine._pending = {name: [] for name in snapshot.histories}
-        engine._results = deepcopy(snapshot.results)
+        engine._results = copies_of(snapshot.results)
         plan = engine._with_tables(engine._plan())
         engine._job = LocalJob(plan, engine._tables, snapshot.shards)
         # Stages that nothing needs any more are behind the others.

@@ -6,8 +6,8 @@ has been decided when it arrived, so a query that begins later reads what one th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,41 @@ from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.updates import paired_updates
 from penstock.physical.plan.inputs import update_rule
+from penstock.runtime.live.parts import append_part
 
 #: The updates of a relation are folded when there are more old ones than this, and than twice those that were left.
 _FEWEST = 256
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A part, with its least and its largest tick, and whether its ticks ascend."""
+
+    part: Elements
+    first: int
+    last: int
+    ascends: bool
+
+    @staticmethod
+    def of(part: Elements) -> _Span:
+        ts = part.ts
+        return _Span(part, int(ts.min()), int(ts.max()), bool((ts[:-1] <= ts[1:]).all()))
+
+    def count(self, until: int) -> int:
+        """Return how many elements have a tick up to `until`."""
+        if until < self.first:
+            return 0
+        if until >= self.last:
+            return len(self.part)
+        ts = self.part.ts
+        return int(np.searchsorted(ts, until, "right") if self.ascends else np.count_nonzero(ts <= until))
+
+    def largest(self, until: int) -> int:
+        """Return the largest tick up to `until`; there is one."""
+        if until >= self.last:
+            return self.last
+        ts = self.part.ts
+        return int(ts[self.count(until) - 1] if self.ascends else ts[ts <= until].max())
 
 
 @dataclass
@@ -32,6 +64,7 @@ class History:
         source: the declaration.
         retain: for how many ticks before the heartbeat elements are kept; None for ever. Of a relation, the updates
             that make its content are kept beyond that.
+        parts: the elements in order of arrival; those of a stream up to `dropped` do not count.
         dropped: the largest tick of an element that has been dropped, of a relation the one up to which its updates
             have been folded; None for none.
     """
@@ -42,10 +75,16 @@ class History:
     dropped: int | None = None
     #: The number of updates that the last folding left.
     _held: int = 0
+    #: What is known of the parts, by their `id`.
+    _spans: Mapping[int, _Span] = field(default_factory=dict)
 
     def add(self, elements: Elements) -> None:
         if len(elements):
-            self.parts.append(elements)
+            append_part(self.parts, elements, concat)
+
+    def copy(self) -> History:
+        """Return the history as it is now; the elements are shared with it."""
+        return replace(self, parts=list(self.parts))
 
     def forget(self, heartbeat: int) -> None:
         """Drop what is older than `retain` at `heartbeat`: elements of a stream, and updates of a relation that its
@@ -53,14 +92,11 @@ class History:
         if self.retain is None or heartbeat == NOTHING:
             return
         until = heartbeat - self.retain
+        spans = self._known_spans()
         if self.source.is_stream:
-            gone = [int(old.max()) for part in self.parts if len(old := part.ts[part.ts <= until])]
-            if gone:
-                self.dropped = max([*gone, NOTHING if self.dropped is None else self.dropped])
-                kept_parts = [part.filter(part.ts > until) for part in self.parts]
-                self.parts = [part for part in kept_parts if len(part)]
+            self._forget_elements(spans, until)
             return
-        old_updates = sum(int(np.count_nonzero(part.ts <= until)) for part in self.parts)
+        old_updates = sum(span.count(until) for span in spans)
         if old_updates <= max(_FEWEST, 2 * self._held):
             return
         kept = folded(self.source, concat(self.parts), until)
@@ -68,6 +104,33 @@ class History:
         if len(kept) < sum(map(len, self.parts)):
             self.dropped = until
             self.parts = [kept] if len(kept) else []
+
+    def _forget_elements(self, spans: Sequence[_Span], until: int) -> None:
+        """Drop the elements of a stream up to `until`. Where they are the smaller half of a part, they stay in it, and
+        are passed over: no element after them has a tick that small."""
+        old = [(span, count) for span in spans if (count := span.count(until))]
+        if not old:
+            return
+        self.dropped = max(
+            [*(span.largest(until) for span, _ in old), *([] if self.dropped is None else [self.dropped])]
+        )
+        left = {id(span.part): count for span, count in old}
+        kept: list[Elements] = []
+        for part in self.parts:
+            gone = left.get(id(part), 0)
+            if gone < len(part):
+                kept.append(part.filter(part.ts > until) if 2 * gone >= len(part) else part)
+        self.parts = kept
+
+    def _known_spans(self) -> list[_Span]:
+        """Return the spans of the parts; those of new ones are computed."""
+        known = self._spans
+        spans = [
+            found if (found := known.get(id(part))) is not None and found.part is part else _Span.of(part)
+            for part in self.parts
+        ]
+        self._spans = {id(span.part): span for span in spans}
+        return spans
 
     def has(self, need: Need, tick: int) -> bool:
         """Return whether everything is kept that `need` names at the instant `tick`."""
@@ -89,10 +152,15 @@ class History:
         """Return what `need` names at the instant `tick`, and all elements after it."""
         if not self.parts or need.ticks is None:
             return list(self.parts)
-        whole = concat(self.parts)
         begin = tick - need.ticks
         if not self.source.is_stream:
-            return [_begun(whole, begin)]
+            return [_begun(concat(self.parts), begin)]
+        if not need.rows:
+            parts = [span.part for span in self._known_spans() if span.last > begin]
+            return [concat([part.filter(part.ts > begin) for part in parts])] if parts else []
+        whole = concat(self.parts)
+        if self.dropped is not None:
+            whole = whole.filter(whole.ts > self.dropped)
         chosen = whole.ts > begin
         for last in need.rows:
             chosen[_last(whole, np.flatnonzero(whole.ts <= begin), last)] = True

@@ -62,6 +62,9 @@ class LiveMeasures:
         """Go on with another version of the plan."""
         self._recorder.changed(plan, sources)
         self._plan = plan
+        # Their names are never used again.
+        self._answered = Counter({name: rows for name, rows in self._answered.items() if name in plan.queries})
+        self._rows = Counter({name: rows for name, rows in self._rows.items() if name in sources})
         self._deciders.changed(plan, self.options)
 
     def decide_by(self, options: DecidingOptions) -> None:

@@ -8,8 +8,8 @@ commands, not on the rounds (`penstock.testing.live`, the law).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.progress import NOTHING
 from penstock.runtime.live.content import Content, difference
+from penstock.runtime.live.parts import append_part
 
 
 @dataclass
@@ -43,17 +44,24 @@ class Track:
         types = self.query.root.schema.types
         for part in parts:
             columns = [c if c.type == t else c.cast(t) for c, t in zip(part.columns, types, strict=True)]
-            self.early.append(part.with_columns(columns))
+            if len(part):
+                append_part(self.early, part.with_columns(columns), concat)
 
     def final(self, tick: int) -> Elements | None:
         """Remove and return the answers up to `tick`."""
         self.reached = max(self.reached, tick)
-        if not self.early:
-            return None
-        whole = concat(self.early)
-        final = whole.ts <= tick
-        self.early = [whole.filter(~final)] if not final.all() else []
-        return whole.filter(final)
+        finals, self.early, parts = [], [], self.early
+        for part in parts:
+            final = part.ts <= tick
+            if final.any():
+                finals.append(part.filter(final))
+            if not final.all():
+                self.early.append(part.filter(~final) if final.any() else part)
+        return concat(finals) if finals else None
+
+    def copy(self, content: Content) -> Track:
+        """Return the track as it is now, with a copy of its content."""
+        return replace(self, content=content, early=list(self.early))
 
 
 @dataclass
@@ -124,3 +132,22 @@ class LiveResult:
             changes = concat([changes, later])
         self.content = track.content
         return changes
+
+
+def copies_of(results: Mapping[str, LiveResult]) -> dict[str, LiveResult]:
+    """Return results as they are now. A content that a result shares with its track is shared by their copies."""
+    copies: dict[int, Content] = {}
+
+    def copied(content: Content) -> Content:
+        found = copies.get(id(content))
+        if found is None:
+            found = copies[id(content)] = content.copy()
+        return found
+
+    return {
+        name: replace(
+            result, content=copied(result.content),
+            track=None if result.track is None else result.track.copy(copied(result.track.content)),
+        )
+        for name, result in results.items()
+    }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from penstock.physical.planning.sharing import Beginning
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions
 from penstock.runtime.live.history import History
-from penstock.runtime.live.results import LiveResult
+from penstock.runtime.live.results import LiveResult, copies_of
 from penstock.runtime.watching.recorder import CountsAtIngest
 
 
@@ -62,7 +61,7 @@ class LiveSnapshot:
         left = {key for part in parts.values() for key in step_keys(part).values()}
         if any(key in left and other not in left for key, other in self.merges.items()):
             return self, {}
-        results, names = deepcopy(self.results), dict[str, Exception]()
+        results, names = copies_of(self.results), dict[str, Exception]()
         for name, result in results.items():
             if result.track is not None and result.track.birth in errors:
                 names[name] = errors[result.track.birth]

@@ -19,7 +19,8 @@ from penstock.physical.synopses import synopsis_class
 from penstock.physical.synopses.contract import StoredTimes
 from penstock.runtime.spark.checkpoint.epochs import Epoch, epoch_numbers, latest_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.checkpoint.state_files import LAST, StateFiles
+from penstock.runtime.spark.checkpoint.state_files import StateFiles
+from penstock.runtime.state.chunk_files import LAST
 from penstock.types import BEGIN, END, TimeDomain, Unit
 
 _TRIES = 5

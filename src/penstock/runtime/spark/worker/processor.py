@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.stateful_processor import TimerValues
 
-    from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest
+    from penstock.runtime.state.shard_manifest import ShardManifest
 
 
 class KeyedStage(StatefulProcessor):
@@ -64,7 +64,7 @@ class _StoreState:
         return None if manifest is None else manifest.token
 
     def manifest(self) -> ShardManifest | None:
-        from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest
+        from penstock.runtime.state.shard_manifest import ShardManifest
 
         value = self._manifest.get()
         return ShardManifest.from_json(json.loads(value[0])) if value else None

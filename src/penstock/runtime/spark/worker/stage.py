@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -28,8 +28,8 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.operators import Operator
 from penstock.physical.plan.plan import Channel
+from penstock.physical.synopses.contract import StoredSynopsis
 from penstock.runtime.spark.checkpoint.folder import Job
-from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest, StoredSynopsis
 from penstock.runtime.spark.output.answer_writer import AnswerWriter
 from penstock.runtime.spark.worker.packets import (
     ChannelRows,
@@ -50,6 +50,7 @@ from penstock.runtime.spark.worker.packets import (
 from penstock.runtime.spark.worker.spill_files import SpillFiles, unpacked
 from penstock.runtime.spark.worker.tapped import published_taps
 from penstock.runtime.spark.worker.user_code import limited_user_code
+from penstock.runtime.state.shard_manifest import ShardManifest
 from penstock.runtime.watching.reports import ShardReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
@@ -321,9 +322,9 @@ def _stored_step(
     known = {} if before is None else before.chunks
     for part, synopsis in operator.synopses().items():
         name = f"{key}.{part}"
-        manifest, chunks = synopsis.snapshot()
-        synopses[name] = StoredSynopsis(manifest, list(chunks), type(synopsis).__name__, synopsis.FORMAT, synopsis.rows)
-        for number, batch in chunks.items():
+        snapshot = synopsis.whole()
+        synopses[name] = snapshot.stored()
+        for number, batch in snapshot.chunks.items():
             chunk = f"{name}.{number}"
             size = known.get(chunk)
             sizes[chunk] = batch.nbytes if size is None else size
@@ -353,25 +354,13 @@ def restore(executor: StageExecutor, manifest: ShardManifest, state: ShardState,
         stored = manifest.synopses.get(name)
         if stored is None:
             continue
-        kind, format_ = type(synopsis).__name__, synopsis.FORMAT
-        if (stored.kind, stored.format) != (kind, format_):
-            raise PenstockError(
-                "P0605",
-                f"the state {name} was written as {stored.kind} of format {stored.format}, "
-                f"this version reads {kind} of format {format_}",
-                hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
-            )  # fmt: skip
-        try:
-            synopsis.restore(stored.manifest, {i: state.chunk(f"{name}.{i}") for i in stored.chunks})
-        except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
-            raise PenstockError(
-                "P0605",
-                f"the state {name} cannot be read back: {error}",
-                cause=error,
-                hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
-            ) from error
+        synopsis.restore_checked(name, stored, partial(_chunk, state, name))
         restored.add(name)
     return restored
+
+
+def _chunk(state: ShardState, name: str, number: int) -> pa.RecordBatch:
+    return state.chunk(f"{name}.{number}")
 
 
 def keep_warm(key: tuple[str, int, int], warm: _Warm, limit: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.physical.execution.marks import StageMarks
+from penstock.physical.synopses.contract import StoredSynopsis
 from penstock.storage.documents import (
     Document,
     Json,
@@ -28,25 +29,6 @@ from penstock.storage.documents import (
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class StoredSynopsis:
-    """What a stage writes of one synopsis.
-
-    Args:
-        manifest: of the synopsis itself.
-        chunks: numbers of its live chunks.
-        kind: name of its class.
-        format: version of its manifest and chunks.
-        rows: number of rows in it.
-    """
-
-    manifest: Document
-    chunks: Sequence[int]
-    kind: str
-    format: int
-    rows: int
 
 
 @dataclass(frozen=True)
