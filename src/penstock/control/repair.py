@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.control.command_log import CommandLog, Transaction, digest
+from penstock.control.life.phases import Phase, phase_of
 from penstock.control.registry import quoted
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
@@ -106,7 +107,7 @@ def held_numbers(log: CommandLog, stored: StoredCatalog) -> frozenset[int]:
 
 def paused_numbers(stored: StoredCatalog) -> frozenset[int]:
     """Return the numbers of the queries that are paused and keep no state."""
-    return frozenset(one.id for one, query in stored.queries if not query.silent and query.status is QueryStatus.PAUSED)
+    return frozenset(one.id for one, query in stored.queries if phase_of(query) is Phase.PAUSED)
 
 
 def with_paused(stored: StoredCatalog, numbers: Collection[int]) -> StoredCatalog:

@@ -12,6 +12,7 @@ from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
 from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, log_source
+from penstock.control.life.phases import Phase, phase_of
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, default_sink
@@ -20,7 +21,7 @@ from penstock.control.transactions.plan_edits import WARM_WAIT
 from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
-from penstock.language.catalog import Catalog, QueryStatus
+from penstock.language.catalog import Catalog
 from penstock.language.plans.choices import as_choices, choices_in
 from penstock.physical.execution.progress import timed_sources
 from penstock.settings import Settings
@@ -226,11 +227,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def _activity(query: StoredQuery) -> Activity:
-    if query.awaits:
-        return Activity.PAUSED
-    if query.status is QueryStatus.RUNNING:
-        return Activity.RUNNING
-    return Activity.SILENT if query.status is QueryStatus.PAUSED and query.silent else Activity.PAUSED
+    return {Phase.ANSWERING: Activity.RUNNING, Phase.SILENT: Activity.SILENT}.get(phase_of(query), Activity.PAUSED)
 
 
 @deep

@@ -18,7 +18,7 @@ from penstock.algebra.nodes.base import Algebra, operators
 from penstock.algebra.nodes.frequency import Frequency, Sequenced
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.optimizer.cost import plan_cost
-from penstock.algebra.optimizer.rules import RULES, Phase, Rule, RuleKind
+from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind, RulePhase
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.optimizer.sweep import Sweep
 from penstock.algebra.render import render
@@ -27,13 +27,13 @@ from penstock.explain import to_text
 from penstock.tree import Node, transform_down, transform_up
 
 #: Phases whose rules are applied together, in order.
-PHASES: tuple[frozenset[Phase], ...] = (
-    frozenset({Phase.REWRITE}),
-    frozenset({Phase.REWRITE, Phase.SIMPLIFY}),
-    frozenset({Phase.JOINS}),
-    frozenset({Phase.REWRITE}),
-    frozenset({Phase.PRUNE}),
-    frozenset({Phase.REWRITE}),
+PHASES: tuple[frozenset[RulePhase], ...] = (
+    frozenset({RulePhase.REWRITE}),
+    frozenset({RulePhase.REWRITE, RulePhase.SIMPLIFY}),
+    frozenset({RulePhase.JOINS}),
+    frozenset({RulePhase.REWRITE}),
+    frozenset({RulePhase.PRUNE}),
+    frozenset({RulePhase.REWRITE}),
 )
 
 #: Rounds over a phase's rules. Plans written by people settle in a few; more means that two rules undo each other.

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.algebra.nodes.query import Query, SinkSpec, Start, StartMode
 from penstock.algebra.nodes.scans import Source
+from penstock.control.life.transitions import Event, check
 from penstock.control.registry import Registry, queries_over, read_once, with_declaration
 from penstock.control.row_changes import check_insert
 from penstock.control.stored_catalog import (
@@ -24,7 +25,6 @@ from penstock.control.transactions.drafted_queries import (
     DraftedQueries,
     alike,
     begins_beside,
-    check_unchanging,
     columns_text,
     other_columns,
 )
@@ -214,9 +214,8 @@ class Draft(DraftedQueries):
     # -- queries -----------------------------------------------------------------------------------------------
 
     def _pause(self, number: int, one: StoredObject, action: Pause) -> None:
-        query = self._in_state(one, "paused", _RUNNING)
-        if action.with_state:
-            _check_begun(one, "paused with its state")
+        check(one, Event.PAUSE_WITH_STATE if action.with_state else Event.PAUSE)
+        query = _query_of(one)
         self._touch(query.place)
         self.concerns[number] = query.place
         if not action.with_state:
@@ -224,8 +223,8 @@ class Draft(DraftedQueries):
         self._set_query(one, status=QueryStatus.PAUSED, silent=action.with_state)
 
     def _resume(self, number: int, one: StoredObject, action: Resume) -> None:
-        stopped = QueryStatus.PAUSED, QueryStatus.FAILED, QueryStatus.NEEDS_ATTENTION
-        query = self._in_state(one, "resumed", *stopped)
+        check(one, Event.RESUME)
+        query = _query_of(one)
         self._touch(query.place)
         self.concerns[number] = query.place
         if not query.silent:
@@ -260,7 +259,7 @@ class Draft(DraftedQueries):
             self.bound = self.bound.with_beside(action.name, beside)
 
     def _move_into(self, number: int, one: StoredObject, action: MoveInto) -> None:
-        check_unchanging(one)
+        check(one, Event.MOVE)
         bound, read = self.bound.queries[one.name.lower()], self.bound.reads.get(one.name.lower(), frozenset())
         self._answer(number, one, bound, one.text, read, _WARM, action.sink)
 
@@ -317,11 +316,9 @@ class Draft(DraftedQueries):
 
     def _swap(self, number: int, one: StoredObject, action: SwapWith) -> None:
         other = self._named(action.name)
-        first, second = (self._in_state(each, "exchanged", _RUNNING) for each in (one, other))
         for each in (one, other):
-            _check_begun(each, "exchanged")
-        check_unchanging(one)
-        check_unchanging(other)
+            check(each, Event.SWAP)
+        first, second = _query_of(one), _query_of(other)
         plans = [self.bound.queries[each.name.lower()] for each in (one, other)]
         reads = [self.bound.reads.get(each.name.lower(), frozenset()) for each in (one, other)]
         if not alike(*plans):
@@ -352,13 +349,9 @@ def _as_read(source: Source) -> Source:
     return replace(source, options=tuple(pair for pair in source.options if pair[0] != "rate_limit"))
 
 
-def _check_begun(one: StoredObject, verb: str) -> None:
-    """Raise PenstockError P0701 for a query that waits for rows: nothing of it is computed."""
-    if one.query is not None and one.query.awaits:
-        raise PenstockError(
-            "P0701", f"query {one.name} waits for rows before it begins, and cannot be {verb}",
-            hint="PAUSE it, or wait until it has begun; SHOW QUERIES says how many rows are missing",
-        )  # fmt: skip
+def _query_of(one: StoredObject) -> StoredQuery:
+    assert one.query is not None, "the binder has found a query"
+    return one.query
 
 
 _ACTIONS: dict[type, Callable[[Draft, int, StoredObject, Any], None]] = {

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
+from penstock.control.life.phases import Phase, phase_of
+from penstock.control.life.transitions import Event, check, happens
 from penstock.control.registry import DECLARATION_ORDER, declared, quoted, registered, unbound
 from penstock.control.stored_catalog import (
     CatalogChange,
@@ -63,8 +65,8 @@ class DraftedQueries:
             if query.edit is not None and query.edit.place == place and track in (None, query.edit.track):
                 self.give_up(one, PenstockError(code, message))
                 return one
-            is_there = query.place == place and query.status is not QueryStatus.FAILED
-            if is_there and track in (None, query.track):
+            is_there = query.place == place and track in (None, query.track)
+            if is_there and happens(one, Event.FAILED):
                 if query.coming is not None:
                     message = f"before another query took its place: {message}"
                 one = self._ended(one)
@@ -121,7 +123,7 @@ class DraftedQueries:
         """Note that a query which could not be bound can be bound again; return its name, an empty text where that is
         noted already."""
         message = f"it can be bound again: ALTER QUERY {as_name(one.name)} RESUME continues it"
-        if one.query is None or one.query.status is not QueryStatus.NEEDS_ATTENTION or one.query.message == message:
+        if one.query is None or not happens(one, Event.CAN_GO_ON) or one.query.message == message:
             return ""
         self._set_query(one, code="P0701", message=message)
         return one.name
@@ -145,11 +147,7 @@ class DraftedQueries:
         assert query is not None, "it is a query"
         if not alike(known, bound):
             raise other_columns(one.name)
-        if query.edit is not None and query.edit.until is not None:
-            raise PenstockError(
-                "P0701", f"the change of query {one.name} before this one has not ended",
-                hint="it ends with the next instant; post it again then, or begin the query at once, START WARM",
-            )  # fmt: skip
+        check(former, Event.REPLACE_WAIT)
         query = self._without_edit(former)
         edit = QueryEdit(self._id(), self._id(), one.wished_plan, other=OtherQuery(text, one.settings, one.budget))
         self._touch(edit.place)
@@ -167,9 +165,8 @@ class DraftedQueries:
         """Return a query that changes to the plan that it is to have. One that does not run has it when it begins."""
         query, wished = one.query, one.wished_plan
         assert query is not None, "it is a query"
-        check_unchanging(one)
-        runs = (query.status is _RUNNING and not query.awaits) or (query.status is QueryStatus.PAUSED and query.silent)
-        if not runs:
+        check(one, Event.SET_PLAN)
+        if phase_of(query) not in (Phase.ANSWERING, Phase.SILENT):
             return replace(one, query=replace(self._without_edit(one), plan=wished))
         edit = query.edit
         if edit is not None and (edit.until is not None or edit.plan == wished):
@@ -210,7 +207,7 @@ class DraftedQueries:
         there any more."""
         one = self.stored.objects.get(step.id)
         query = None if one is None else one.query
-        if one is None or query is None or query.status is not _RUNNING or query.edit != step.edit:
+        if one is None or query is None or query.edit != step.edit or not happens(one, step.event):
             return ""
         if query.edit is None:
             self._put(self._with_plan(number, one))
@@ -244,6 +241,8 @@ class DraftedQueries:
         edit = query.edit if query.edit is not None and query.edit.place == step.place else None
         waiting = query if query.place == step.place else edit
         if waiting is None or not waiting.holds or waiting.awaits != (step.tick is not None):
+            return ""
+        if waiting.awaits and not happens(one, Event.ROWS_CAME if edit is None else Event.ROWS_CAME_BESIDE):
             return ""
         subject = f"{'PLAN OF ' if edit is not None and edit.other is None else 'QUERY '}{one.name}"
         if step.tick is None:
@@ -279,13 +278,6 @@ class DraftedQueries:
         self._set(changed, replace(query, track=edit.track, plan=edit.plan, edit=ending))
 
     # -- bookkeeping -------------------------------------------------------------------------------------------
-
-    def _in_state(self, one: StoredObject, verb: str, *states: QueryStatus) -> StoredQuery:
-        query = one.query
-        assert query is not None, "the binder has found a query"
-        if query.status not in states:
-            raise PenstockError("P0701", f"query {one.name} is {query.status.value}, and cannot be {verb}")
-        return query
 
     def _named(self, name: str) -> StoredObject:
         found = self.stored.named(name)
@@ -337,17 +329,8 @@ def begins_beside(
 ) -> bool:  # fmt: skip
     """Return whether a query is computed beside the one whose place it is to take, until nothing is missing. It is not
     where that one does not run, where its result is another one or begins again, and where either has no time."""
-    runs = query.status is _RUNNING and not query.awaits and start == WARM_WAIT
-    return runs and sink == query.sink and not reset and all(timed_sources(each.root) for each in (former, bound))
-
-
-def check_unchanging(one: StoredObject) -> None:
-    """Raise PenstockError P0701 where another query is to take the place of one."""
-    if one.query is not None and one.query.coming is not None:
-        raise PenstockError(
-            "P0701", f"another query is to take the place of {one.name}",
-            hint="wait until it has, or end that by ALTER QUERY .. AS with what the query is now",
-        )  # fmt: skip
+    waits = phase_of(query) is Phase.ANSWERING and start == WARM_WAIT
+    return waits and sink == query.sink and not reset and all(timed_sources(each.root) for each in (former, bound))
 
 
 def other_columns(name: str) -> PenstockError:

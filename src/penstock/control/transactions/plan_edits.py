@@ -27,10 +27,11 @@ from dataclasses import dataclass
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.properties.need import AwaitedRows, first_full_instant, is_mature
 from penstock.control.engine import EngineVersion
+from penstock.control.life.phases import Phase, phase_of
+from penstock.control.life.transitions import Event
 from penstock.control.registry import Registry
 from penstock.control.stored_catalog import QueryEdit, StoredQuery
 from penstock.errors import PenstockError
-from penstock.language.catalog import QueryStatus
 
 #: Where a computation begins that is to take the place of another one: as soon as nothing is missing.
 WARM_WAIT = Start(StartMode.WARM, wait=True)
@@ -49,6 +50,13 @@ class EditStep:
     id: int
     edit: QueryEdit | None
     heartbeat: int = 0
+
+    @property
+    def event(self) -> Event:
+        """Return what happens to the query."""
+        if self.edit is None:
+            return Event.PLAN_BEGINS
+        return Event.TAKES_OVER if self.edit.until is None else Event.FORMER_ENDED
 
 
 @dataclass(frozen=True)
@@ -101,9 +109,7 @@ def due_steps(registry: Registry, version: EngineVersion) -> Iterator[EditStep]:
     """
     for one, query in registry.stored.queries:
         bound, heartbeat = registry.bound.queries.get(one.name.lower()), version.heartbeats.get(query.place)
-        if bound is None or query.status is not QueryStatus.RUNNING:
-            continue
-        if query.awaits:
+        if bound is None or phase_of(query) is not Phase.ANSWERING:
             continue
         if query.edit is None:
             if query.plan != one.wished_plan:

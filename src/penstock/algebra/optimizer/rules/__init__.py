@@ -60,7 +60,7 @@ class RuleKind(enum.Enum):
     CHOICE = "choice"
 
 
-class Phase(enum.Enum):
+class RulePhase(enum.Enum):
     """REWRITE: makes the plan smaller or moves work down; SIMPLIFY: puts operators with simple update patterns below
     those with complicated ones, or the other way round, as it costs less `[golab 3.5.3]`; JOINS: gathers joins, once
     their conditions have moved as far down as they go; PRUNE: fits the columns to the plan's final shape."""
@@ -81,7 +81,7 @@ class Rule:
     name: str
     function: Rewrite | Choices
     kind: RuleKind = RuleKind.LOCAL
-    phase: Phase = Phase.REWRITE
+    phase: RulePhase = RulePhase.REWRITE
 
     @property
     def rewrite(self) -> Rewrite:
@@ -121,11 +121,11 @@ RULES: tuple[Rule, ...] = (
     Rule("split_join_condition", split_join_condition),
     Rule("compute_join_keys", compute_join_keys),
     Rule("push_selection_below_window", push_selection_below_window, RuleKind.PLAN),
-    Rule("pull_negation_above_join", pull_negation_above_join, RuleKind.CHOICE, Phase.SIMPLIFY),
-    Rule("push_negation_below_join", push_negation_below_join, RuleKind.CHOICE, Phase.SIMPLIFY),
-    Rule("pull_negation_above_grouping", pull_negation_above_grouping, RuleKind.CHOICE, Phase.SIMPLIFY),
-    Rule("pull_grouping_above_join", pull_grouping_above_join, RuleKind.CHOICE, Phase.SIMPLIFY),
-    Rule("remove_uncounted_distinct", remove_uncounted_distinct, RuleKind.CHOICE, Phase.SIMPLIFY),
-    Rule("form_multi_joins", form_multi_joins, phase=Phase.JOINS),
-    Rule("prune_columns", prune_columns, RuleKind.PLAN, Phase.PRUNE),
+    Rule("pull_negation_above_join", pull_negation_above_join, RuleKind.CHOICE, RulePhase.SIMPLIFY),
+    Rule("push_negation_below_join", push_negation_below_join, RuleKind.CHOICE, RulePhase.SIMPLIFY),
+    Rule("pull_negation_above_grouping", pull_negation_above_grouping, RuleKind.CHOICE, RulePhase.SIMPLIFY),
+    Rule("pull_grouping_above_join", pull_grouping_above_join, RuleKind.CHOICE, RulePhase.SIMPLIFY),
+    Rule("remove_uncounted_distinct", remove_uncounted_distinct, RuleKind.CHOICE, RulePhase.SIMPLIFY),
+    Rule("form_multi_joins", form_multi_joins, phase=RulePhase.JOINS),
+    Rule("prune_columns", prune_columns, RuleKind.PLAN, RulePhase.PRUNE),
 )

@@ -1,0 +1,44 @@
+"""In all tests of the control, queries go from phase to phase as the table says (`control/life/transitions.py`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.control.life.phases import OF_ANSWER, Beside, Phase, beside_of, phase_of
+from penstock.control.life.transitions import POSSIBLE, Becomes, Event, verdict
+from penstock.control.stored_catalog import StoredObject
+from penstock.control.transactions.drafted_queries import DraftedQueries
+
+State = tuple[Phase, Beside]
+
+
+def reachable(state: State) -> set[State]:
+    """Return the states to which some event takes a query."""
+    found = {state}
+    for event in Event:
+        made = verdict(event, *state)
+        if isinstance(made, Becomes):
+            found |= {(phase, beside) for phase in made.phases for beside in made.beside or {state[1]}}
+    return found
+
+
+REACHABLE = {(phase, beside): reachable((phase, beside)) for phase in OF_ANSWER for beside in POSSIBLE[phase]}
+BEGINS = {(Phase.ANSWERING, Beside.NOTHING), (Phase.WAITING_FOR_ROWS, Beside.NOTHING)}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def phases_follow_the_table() -> None:
+    put = DraftedQueries._put
+
+    def checked(self: DraftedQueries, one: StoredObject) -> None:
+        former = self.stored.objects.get(one.id)
+        if one.query is not None:
+            now = phase_of(one.query), beside_of(one.query)
+            known = BEGINS if former is None or former.query is None else None
+            if known is None:
+                assert former is not None and former.query is not None
+                known = REACHABLE[phase_of(former.query), beside_of(former.query)]
+            assert now in known, (one.name, former and former.query, one.query)
+        put(self, one)
+
+    DraftedQueries._put = checked  # type: ignore[method-assign]
