@@ -50,7 +50,7 @@ def test_commands_by_methods(connected: ServerClient, fake: FakeService, monkeyp
     texts: list[str] = []
 
     def execute(request: object) -> object:
-        texts.append(request.text)  # type: ignore[attr-defined]
+        texts.append(request.script.source.text)  # type: ignore[attr-defined]
         from penstock.server.service import ScriptReply
 
         error = PenstockError("P0703", "not kept") if "RESET" in texts[-1] else None
