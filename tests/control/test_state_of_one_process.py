@@ -182,3 +182,19 @@ def test_a_second_server_removes_nothing_of_the_first(tmp_path: Path) -> None:
     assert not left.exists(), "who goes on has the checkpoint to itself"
     assert len(again.answers("w")) == 5
     again.control.close()
+
+
+def test_a_server_that_has_read_an_older_state_writes_nothing(tmp_path: Path) -> None:
+    """The first one went on and ended between the other's look at the state and at the lock."""
+    first = Server(tmp_path)
+    first.done(STREAM.format("") + "CREATE QUERY w AS SELECT k, v FROM s;")
+    second = InProcessEngine(tmp_path / "engine")
+    post(first, 1, 5, 1)
+    post(first, 9, 1, 2)
+    first.control.close()
+    with pytest.raises(PenstockError, match="since this one has read it") as caught:
+        Server(tmp_path, second)
+    assert caught.value.code == "P0609"
+    again = Server(tmp_path)
+    assert len(again.answers("w")) == 5
+    again.control.close()

@@ -112,9 +112,10 @@ class InProcessEngine:
         if kept is not None:
             live, rest = kept
             assert isinstance(rest, _State), "it is what was saved"
-            self._state, self._live = rest, self._restored(live)
+            self._state = rest
+            self._live = self._restored(live)
         #: The state as it was after the last change or round.
-        self._kept = self._live.snapshot() if kept is None else kept[0], self._state.copy()
+        self._kept = self._live.snapshot(), self._state.copy()
 
     def _restored(self, live: LiveSnapshot) -> LiveEngine:
         """Return the engine that goes on. Where a query cannot be planned any more, by an internal error, the others

@@ -82,7 +82,7 @@ class StateFolder:
 
         Raises:
             OSError: the state before stays.
-            PenstockError: P0605.
+            PenstockError: P0605, P0609.
         """
         number = self._number + 1
         head = _Head(self._objects, self._next_object)
@@ -113,7 +113,14 @@ class StateFolder:
         self._objects, self._next_object = head.used, head.next
 
     def _sweep(self) -> None:
-        """Remove what an earlier process has left. Whoever writes has the checkpoint to itself."""
+        """Remove what an earlier process has left. Whoever writes has the checkpoint to itself. Raises PenstockError
+        P0609 where another process has written since this one read."""
+        if max(step_numbers(self.path), default=0) != self._number:
+            raise PenstockError(
+                "P0609",
+                f"another server has changed {self.path} since this one has read it",
+                hint="start this one again",
+            )
         # What cannot be removed does no harm.
         with suppress(OSError):
             sweep_folder(self.path, _place)
