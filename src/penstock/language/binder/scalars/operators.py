@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
@@ -63,8 +64,11 @@ def _perhaps_a_column(binder: ScalarBinder, node: exp.Expr) -> None:
 
 
 def _not_a_number(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    hint = "the largest DOUBLE is about 1.8e308" if "e" in str(node.this).lower() else None
-    binder.context.fail("P0101", f"{node.this} is no number", span_of(node), hint)
+    text, span = str(node.this), span_of(node)
+    with suppress(ValueError):
+        if math.isinf(float(text)):
+            binder.context.fail("P0101", f"{text} is beyond DOUBLE", span, "the largest DOUBLE is about 1.8e308")
+    binder.context.fail("P0101", f"{text} is no number", span)
 
 
 def number(text: str) -> Literal | None:
