@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,13 +236,12 @@ def checked(opened: list[Server], expected: Expected, statement: str, step: Step
     became = failing(system, statement, step, faults)
     if not faults.has_raised:
         became = "not reached"
+    settle(system)
     if system.control.failure is not None:
         # What was accepted happens at the next start.
         assert str(step).startswith(FLAGS), "the control goes on"
         system, became = again(), "unknown"
     found = signature(system)
-    if became != "unknown":
-        assert "PENDING" not in states(system), "who waits for it waits without an end"
     if became == "failed":
         assert found == expected.before
     elif became != "unknown":
@@ -262,6 +262,14 @@ def checked(opened: list[Server], expected: Expected, statement: str, step: Step
     assert answers(system) in [one[1] for one in right]
     assert "PENDING" not in states(system)
     return became
+
+
+def settle(system: Server) -> None:
+    """Wait until each command has its outcome, or the control has ended by what was raised in one of its threads."""
+    deadline = time.monotonic() + 20
+    while "PENDING" in states(system) and system.control.failure is None:
+        assert time.monotonic() < deadline, "who waits for it waits without an end"
+        time.sleep(0.005)
 
 
 def states(system: Server) -> set[str]:
