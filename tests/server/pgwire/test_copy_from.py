@@ -377,3 +377,6 @@ def test_rows_of_a_relation_that_a_query_has_read(pg: RunningPg) -> None:
         cursor.execute("CREATE QUERY shelved AS SELECT k + 1 AS n FROM shelves")
         assert set(connection.execute("SELECT n FROM shelved").fetchall()) == {(2,), (3,), (4,)}
         assert len(told) == 2
+        # Other tests list what the server has.
+        cursor.execute("DROP QUERY shelved")
+        cursor.execute("DROP RELATION shelves")

@@ -75,11 +75,14 @@ async def post(
             RejectedRecord(line=one.line, record=redacted_text(one.record), reason=redacted_text(one.reason))
             for one in posted.malformed[:_LISTED]
         ]
+        notices = [NoticeDocument(message=one.message, hint=one.hint) for one in durable.notices]
+        # What is not there is left out.
+        more: dict[str, Any] = {} if durable.position is None else {"position": durable.position}
+        more |= {"notices": notices} if notices else {}
         return PostedDocument(
             rows=durable.rows, repeated=durable.repeated, malformed=len(posted.malformed), rejected=listed,
             late=durable.late, complete_to=durable.complete_to,
-            notices=[NoticeDocument(message=one.message, hint=one.hint) for one in durable.notices],
-            **({} if durable.position is None else {"position": durable.position}),
+            **more,
         )  # fmt: skip
 
     document = await door.posting(added)
