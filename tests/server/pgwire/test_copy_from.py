@@ -345,6 +345,9 @@ def test_asyncpg(pg: RunningPg, tmp_path: Path) -> None:
             with pytest.raises(asyncpg.FeatureNotSupportedError, match="binary"):
                 await connection.copy_records_to_table("notes", records=[("asyncpg", "d")])
             assert await connection.fetchval("SELECT 1") == 1
+            # It reads these in binary.
+            text = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+            assert str(await connection.fetchval(f"SELECT '{text}'::uuid")) == text
         finally:
             await connection.close()
 
