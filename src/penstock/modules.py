@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -154,6 +155,15 @@ def folder_of(module: str) -> str | None:
         return next((str(Path(folder).absolute().parent) for folder in getattr(package, "__path__", ())), None)
     path = Path(file).absolute()
     return str(path.parent.parent if path.name == "__init__.py" else path.parent)
+
+
+def is_found(module: str) -> bool:
+    """Return whether there is a module of a name where the modules of functions are looked for."""
+    with first(BESIDE, module):
+        try:
+            return find_spec(module) is not None
+        except (ImportError, ValueError):
+            return False
 
 
 def advice(module: str, error: BaseException) -> str | None:

@@ -6,6 +6,7 @@ single queries over bounded inputs. It uses an existing SparkSession, or starts 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,7 +140,10 @@ class Session:
     def select(self, text: str) -> Snapshot:
         """Return the answer of a one-time query: its rows at one instant, after its sources have been read to their
         ends in this process. Raises ScriptErrors, and P0622 for a source without an end."""
-        return Snapshot(self._answer_once(bind_select(script_argument(text), self.catalog, self.settings)))
+        answer = self._answer_once(bind_select(script_argument(text), self.catalog, self.settings))
+        for warning in answer.warnings:
+            warnings.warn(warning, stacklevel=2)
+        return Snapshot(answer)
 
     def declare(
         self, script: str, file: str | None = None, one_time: bool = False, live: bool = False

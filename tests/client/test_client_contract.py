@@ -236,7 +236,8 @@ def test_a_proxy_is_for_other_machines(server: Running, monkeypatch: pytest.Monk
     [("http://ada:secret@127.0.0.1", None, "a token is given by itself"), ("127.0.0.1:8265", None, "begins with http"),
      ("127.0.0.1:8265", None, "hint: write http://127.0.0.1:8265$"), ("streams", None, "write http://streams:8265$"),
      ("localhost:9000/x", None, "write http://localhost:9000/x$"), ("", None, "write http://127.0.0.1:8265$"),
-     ("http://127.0.0.1:8265", "two\nlines", "other characters"), ("http://127.0.0.1:x", None, "cannot be used")],
+     ("http://127.0.0.1:8265", "two\nlines", "other characters"), ("http://127.0.0.1:x", None, "cannot be used"),
+     ("http://127.0.0.1:8265/v1/", None, "the client adds it")],
 )  # fmt: skip
 def test_addresses_and_tokens_that_cannot_be_used(url: str, token: str | None, word: str) -> None:
     with pytest.raises(PenstockError) as caught:

@@ -456,6 +456,26 @@ def test_an_insert_tells_of_its_rows_that_are_late(live: Running) -> None:
         assert not again["statements"][0].get("notices")
 
 
+def test_a_post_and_an_insert_tell_of_a_unit_and_of_replaced_rows(live: Running) -> None:
+    """They are taken as declared, and the notice says what is likely meant."""
+    declared = (
+        "CREATE STREAM pulses (k INT, t BIGINT) FROM HTTP () TIMESTAMP BY t;"
+        "CREATE RELATION stock (k INT, n INT, t TIMESTAMP, PRIMARY KEY (k)) FROM MEMORY () TIMESTAMP BY t"
+    )
+    with live.client(AccessRole.ADMIN) as client:
+        assert statement(client, declared).status_code == 200
+        lines, form = b'{"k": 1, "t": 1709283600000}\n', {"Content-Type": "application/x-ndjson"}
+        (notice,) = client.post("/v1/streams/pulses/rows", content=lines, headers=form).json()["notices"]
+        assert notice["message"].endswith("UNIT MILLISECOND declares that")
+        inserted = statement(client, "INSERT INTO pulses VALUES (1, 1709283601000)").json()["statements"][0]
+        assert inserted["notices"][0]["message"].endswith("UNIT MILLISECOND declares that")
+        rows = "(1, 1, '2024-03-01'), (1, 2, '2024-03-01')"
+        stored = statement(client, f"INSERT INTO stock VALUES {rows}").json()["statements"][0]
+        assert [one["message"] for one in stored["notices"]] == [
+            "1 row of stock is replaced by a later one of the same instant"
+        ]
+
+
 def test_a_dry_run_tells_what_would_be_refused(live: Running) -> None:
     """Of statements that are no commands too; what is accepted is CHECKED."""
     with live.client(AccessRole.ADMIN) as http:

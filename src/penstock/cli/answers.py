@@ -89,9 +89,20 @@ def data_text(table: pa.Table, form: OutputFormat, head: bool = True) -> str:
 
 
 def warnings_of(answer: OneTimeAnswer) -> Iterator[str]:
-    """Yield a line for each source with rows that are in no answer."""
+    """Yield a line for each source with rows that are in no answer, and for what else is to be known of the inputs."""
     for name, count in answer.late.items():
         yield shown(f"WARNING: {counted(count, 'row')} of {name} came late and came into no result.")
     for name, reasons in answer.rejected.items():
         reasons_text = "; ".join(f"{count:,} x {reason}" for reason, count in reasons.items())
         yield shown(f"WARNING: {counted(sum(reasons.values()), 'record')} of {name} rejected: {reasons_text}")
+        examples = answer.examples.get(name, {})
+        for reason in reasons:
+            if reason in examples:
+                yield shown(f"  such as {examples[reason]}")
+        if any(reason.startswith("bad timestamp") for reason in reasons):
+            yield (
+                "  hint: a TIMESTAMP is written as 2024-03-01 09:00:00; for a number since 1970 declare the column "
+                "BIGINT, with TIMESTAMP BY .. UNIT"
+            )
+    for warning in answer.warnings:
+        yield shown(f"WARNING: {warning}")

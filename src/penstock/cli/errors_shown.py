@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ def errors_shown(context: typer.Context) -> Iterator[None]:
     except PenstockError as error:
         typer.echo(error.render(), err=True)
         _debug(context)
+        if error.code == "P0502":
+            _let_go_of_output()
         raise typer.Exit(FAILED if error.code in _RUN_CODES else WRONG) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -41,6 +44,16 @@ def errors_shown(context: typer.Context) -> Iterator[None]:
         if not _debug(context):
             typer.echo("  hint: `penstock --debug ...` shows where", err=True)
         raise typer.Exit(FAILED) from None
+
+
+def _let_go_of_output() -> None:
+    """Write what is buffered for standard output, or discard it: Python would try it again at exit, and complain."""
+    from penstock.cli.running import discard
+
+    try:
+        sys.stdout.flush()
+    except OSError:
+        discard()
 
 
 def _has_working_folder() -> bool:

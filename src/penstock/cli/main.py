@@ -39,7 +39,7 @@ from penstock.cli.scripts import read_script
 from penstock.cli.standard_output import buffer_output
 from penstock.cli.tokens import tokens
 from penstock.errors import PenstockError
-from penstock.modules import look_beside
+from penstock.modules import is_found, look_beside
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
 
@@ -334,9 +334,17 @@ def serve(
         for folder in allow_path or ():
             if not Path(folder).exists():
                 typer.echo(f"warning: --allow-path {folder} does not exist", err=True)
+        given_script = ("", "") if script is None else read_script(script)
+        for module in allow_functions or ():
+            if not is_found(module):
+                typer.echo(f"warning: --allow-functions {module}: no such module is found", err=True)
+                typer.echo(
+                    f"  hint: put {module.partition('.')[0]}.py beside the script, or its folder into PYTHONPATH",
+                    err=True,
+                )
         options = ServeOptions(
             checkpoint, http, read_settings(set_), tuple(set_ or ()),
-            ("", "") if script is None else read_script(script), token_file,
+            given_script, token_file,
             not no_auth, insecure, (tls_cert, tls_key), tuple(allow_path or ()), tuple(allow_env or ()),
             tuple(allow_functions or ()), tuple(allow_host or ()), tuple(server_name or ()), master,
             None if pg.strip().lower() == "none" else pg,

@@ -95,16 +95,16 @@ def run_script(
         # Another run of this process has an output of its own, or tables.
         send_to(None)
         if out.broken:
-            _discard()
+            discard()
 
 
 def unread() -> int:
     """Return the exit code of a command whose reader has closed standard output."""
-    _discard()
+    discard()
     return 128 + signal.SIGPIPE
 
 
-def _discard() -> None:
+def discard() -> None:
     """Discard what is buffered for standard output: writing it at exit would fail again."""
     with suppress(OSError, ValueError):
         null_device = os.open(os.devnull, os.O_WRONLY)

@@ -89,6 +89,8 @@ class Connection:
                 raise ValueError("an address begins with http:// or https:// and the name of a host")
             if timeout is not None and not 0 < timeout < float("inf"):
                 raise ValueError(f"timeout={timeout} is no number of seconds; None waits for any time")
+            if httpx.URL(url).path.rstrip("/").endswith("/v1"):
+                raise ValueError("/v1 is not a part of the address: the client adds it")
             port = httpx.URL(url).port
             if port is not None and not 1 <= port <= _LAST_PORT:
                 raise ValueError(f"{port} is no port: they go from 1 to {_LAST_PORT}")

@@ -47,7 +47,10 @@ def unreachable(url: str, error: BaseException) -> PenstockError:
             reason, hint = "there is no host of that name", "check the address"
             break
         if not secure and "disconnected without sending a response" in str(cause):
-            hint = f"a server with TLS has the address {url.replace('http:', 'https:', 1)}"
+            hint = (
+                f"a server with TLS has the address {url.replace('http:', 'https:', 1)}; the port of --pg speaks "
+                "PostgreSQL's protocol, that of --http is the one"
+            )
     return PenstockError("P0808", f"{url} cannot be reached: {reason}", hint=hint, cause=error)
 
 

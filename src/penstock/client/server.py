@@ -365,19 +365,23 @@ class ServerClient:
             key: the idempotency key; two calls with one key and the same rows are one.
 
         Warns:
-            UserWarning: rows came late, as far as that is known.
+            UserWarning: rows came late, as far as that is known; and what else is to be known of them.
         """
         key, table = key or _new_key(), arrow_table(rows)
         added = late = 0
+        notices: dict[str, None] = {}
         # A list without dictionaries has no columns that could be wrong.
         for number, part in enumerate(parts(table) if table.column_names else ()):
             posted = self.post(stream, stream_bytes(part), "arrow", key=f"{key}.{number}")
             added, late = added + posted.rows, late + (posted.late or 0)
+            notices |= dict.fromkeys(posted.notices)
         if late:
             message = (
                 f"{late:,} of {added:,} rows of {stream} came late and are in no result: ORDER WITHIN waits for such"
             )
             warnings.warn(message, stacklevel=2)
+        for notice in notices:
+            warnings.warn(notice, stacklevel=2)
         return added
 
     def post(

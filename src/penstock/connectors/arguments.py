@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -119,12 +120,19 @@ def _of_pandas(name: str, frame: Any) -> pa.Table:
     if others:
         message = f"{name}: the names of columns are texts, {others[0]!r} is {type_of(others[0])}"
         raise PenstockError("P0203", message, hint="frame.columns = ['a', 'b', ...] names them")
+    doubled = sorted({str(column) for column in frame.columns[frame.columns.duplicated()]})
+    if doubled:
+        hint = "frame.columns = ['a', 'b', ...] names them; frame.loc[:, ~frame.columns.duplicated()] keeps the first"
+        raise PenstockError("P0206", f"{name} has several columns {', '.join(doubled)}", hint=hint)
     try:
         kept = [one for one in frame.index.names if one is not None]
         return pa.Table.from_pandas(frame.reset_index(level=kept) if kept else frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         first = str(error.args[0] if error.args else error).partition("\n")[0]
-        hint = "a column has values of one type: frame['a'].astype(str)"
+        column = re.search(r"column (\S+) with type", str(error))
+        shown = column[1] if column else "a"
+        hint = f"a column has values of one type: frame[{shown!r}].astype(str)"
+        first += f", in column {shown}" if column else ""
         raise PenstockError("P0203", f"{name}: the frame cannot be read: {first}", hint=hint, cause=error) from None
 
 
@@ -149,10 +157,13 @@ def timestamp_of(name: str, columns: Schema, column: str, unit: str) -> tuple[in
         return position, CALENDAR
     tick_unit = Unit.parse(text_argument(unit, "unit"))
     if not pa.types.is_integer(kind) or tick_unit not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
-        raise PenstockError(
-            "P0209", f"{name}: the timestamp column {column} is {kind} with unit {unit}",
-            hint="a TIMESTAMP, or an integer with unit SECOND, MILLISECOND or MICROSECOND",
-        )  # fmt: skip
+        hint = "a TIMESTAMP, or an integer with unit SECOND, MILLISECOND or MICROSECOND"
+        message = f"{name}: the timestamp column {column} is {kind}"
+        if pa.types.is_integer(kind):
+            message += f" with unit {unit}"
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            hint = f"frame[{column!r}] = pandas.to_datetime(frame[{column!r}]) makes timestamps of texts"
+        raise PenstockError("P0209", message, hint=hint)
     return position, TimeDomain(tick_unit, False)
 
 

@@ -93,6 +93,9 @@ def open_table(owner: str, path: str, version: int | str | None = None) -> delta
         PenstockError: P0401, P0404.
     """
     needed(owner)
+    if Path(path).is_file():
+        hint = "the folder of a Delta table has a folder _delta_log; FROM FILES reads files"
+        raise PenstockError("P0404", f"{owner}: no Delta table at {path}: it is a file", hint=hint)
     try:
         table = deltalake.DeltaTable(path, version=version if isinstance(version, int) else None)
         if isinstance(version, str):

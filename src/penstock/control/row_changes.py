@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sinks.text import plain
@@ -22,11 +23,11 @@ from penstock.control.command_log import Transaction
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry
 from penstock.control.stored_catalog import RowStatement
-from penstock.errors import PenstockError
+from penstock.errors import Notice, PenstockError, counted
 from penstock.expressions.evaluate import evaluate, mask
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
 from penstock.physical.elements import Elements, concat, empty
-from penstock.physical.execution.ingest import StampedRows, stamp
+from penstock.physical.execution.ingest import StampedRows, stamp, unit_warning
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.runtime.live.history import folded
 from penstock.types import END
@@ -184,6 +185,38 @@ def late_rows(source: Source, rows: pa.Table, heartbeat: int | None) -> int:
         heartbeat: up to which tick the elements of the source are complete; None where it has none yet.
     """
     return len(_stamped(source, rows, NOTHING if heartbeat is None else heartbeat).late)
+
+
+def replaced_rows(source: Source, rows: pa.Table) -> int:
+    """Return how many rows have the primary key and the instant of a later one, which replaces them before any query
+    reads them. An update that removes a row in between makes it two changes."""
+    if not source.primary_key or source.timestamp is None or rows.num_rows < 2:
+        return 0
+    names = [f"c{i}" for i in (*source.primary_key, source.timestamp)]
+    keyed = pa.table([rows.column(i) for i in (*source.primary_key, source.timestamp)], names=names)
+    removes = pa.array([0] * rows.num_rows)
+    if source.operation is not None:
+        removes = pc.cast(pc.equal(rows.column(source.operation), "-"), pa.int64())
+    groups = keyed.append_column("removes", removes).group_by(names)
+    counts = groups.aggregate([([], "count_all"), ("removes", "sum")])
+    return sum(n - 1 for n, removed in zip(*(counts[c].to_pylist() for c in ("count_all", "removes_sum")), strict=True)
+               if not removed)  # fmt: skip
+
+
+def row_notices(source: Source, rows: pa.Table) -> tuple[Notice, ...]:
+    """Return what is to be known of rows that are added, whatever comes before them. rows: with all columns."""
+    if source.timestamp is None:
+        return ()
+    notices = []
+    tick = pc.max(rows.column(source.timestamp)).as_py() if source.domain and not source.domain.calendar else None
+    if warning := unit_warning(source, tick):
+        notices.append(Notice(warning))
+    if replaced := replaced_rows(source, rows):
+        keys = ", ".join(source.columns[i].name for i in source.primary_key)
+        verb = "is" if replaced == 1 else "are"
+        message = f"{counted(replaced, 'row')} of {source.name} {verb} replaced by a later one of the same instant"
+        notices.append(Notice(message, f"at an instant there is one row of a {keys}, the last: the primary key"))
+    return tuple(notices)
 
 
 def check_rows(source: Source, rows: pa.Table, statement: str) -> None:

@@ -254,6 +254,10 @@ def _of_a_declaration(tokens: Sequence[Token], words: Sequence[str], index: int)
 _TURNED = {("=", "<"): "<=", ("=", ">"): ">=", (">", "<"): "<>"}
 
 
+#: What a parameter stands behind.
+_OPERATORS = ("=", "<", ">", "<=", ">=", "<>", "!=", "+", "-", "*", "/", "LIKE", "IN")
+
+
 def _of_a_clause(tokens: Sequence[Token], words: Sequence[str], index: int) -> str | None:
     """Return the hint for a part of a query that CQL writes in other words."""
     here = words[index] if index < len(words) else ""
@@ -275,6 +279,9 @@ def _of_a_clause(tokens: Sequence[Token], words: Sequence[str], index: int) -> s
         return "a list of values is IN: a IN (1, 2), or a = ANY (1, 2)"
     if here == "FOR" and words[index + 1 : index + 2] in (["UPDATE"], ["SHARE"]):
         return "leave it out: a SELECT reads one state, and nothing is locked"
+    placed = words[index - 2 : index] == ["%", "S"] and not here
+    if placed or here == "?" or (here == ":" and before in (*_OPERATORS, "(", ",")):
+        return "a parameter is $1, $2, .. at the door of PostgreSQL, with the values beside the statement"
     if here in ("~", "~*"):
         return "a regular expression is RLIKE: name RLIKE '^h'"
     if index < len(tokens) and tokens[index].token_type is TokenType.STRING:

@@ -6,6 +6,7 @@ state is kept for a restart.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -17,8 +18,11 @@ from penstock.connectors.deadletters import as_error, fails_of_values, reason_ki
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
+from penstock.events import log_event
+from penstock.runtime.local.one_time import unit_warnings
 from penstock.runtime.local.runtime import LocalResult, run_local
 from penstock.runtime.local.statics import read_relation
+from penstock.runtime.watching.reporting import LOG
 
 
 def answer_here(queries: Sequence[Query], drain: bool = False, overwrite: bool = False) -> LocalResult:
@@ -41,7 +45,10 @@ def answer_here(queries: Sequence[Query], drain: bool = False, overwrite: bool =
     for name, (_, rejected, _) in relations.items():
         if rejected and sources[name].on_error is OnError.FAIL:
             raise as_error(rejected[0], name)
-    result = run_local(queries, {name: rows for name, (rows, _, _) in relations.items()}, drain=drain)
+    inputs = {name: rows for name, (rows, _, _) in relations.items()}
+    for warning in unit_warnings(sources.values(), inputs):
+        log_event(LOG, logging.WARNING, "unit", warning)
+    result = run_local(queries, inputs, drain=drain)
     for name, (_, rejected, _) in relations.items():
         if rejected:
             result.rejected.setdefault(name, Counter()).update(reason_kind(r.reason) for r in rejected)

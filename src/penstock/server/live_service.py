@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.sources.memory import typed_table
 from penstock.control.control import Control
 from penstock.control.entities.queries import shedding_texts
 from penstock.control.entities.running_plan import running_plan, running_plan_document
@@ -21,7 +22,7 @@ from penstock.control.entities.sharing import sharing_of
 from penstock.control.entities.system import SessionFact, SystemView
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
-from penstock.control.row_changes import inserted_table, late_rows
+from penstock.control.row_changes import inserted_table, late_rows, row_notices
 from penstock.control.transactions.listing import ListedQuery
 from penstock.control.transactions.script import placed_at
 from penstock.errors import Notice, PenstockError, as_name, nearest
@@ -151,21 +152,24 @@ class LiveService:
         replies: list[StatementReply] = []
         for one in outcomes:
             with placed_at(one.position):
-                replies.append(self._with_late_rows(one, self._reply(one, request), beats))
+                replies.append(self._with_row_notices(one, self._reply(one, request), beats))
         return self._announced(replies, outcomes)
 
-    def _with_late_rows(self, one: StatementOutcome, reply: StatementReply, beats: Mapping[str, int]) -> StatementReply:
-        """Return the reply to an INSERT with a notice of its rows that are late. beats: up to which ticks the sources
-        were complete before it."""
+    def _with_row_notices(
+        self, one: StatementOutcome, reply: StatementReply, beats: Mapping[str, int]
+    ) -> StatementReply:
+        """Return the reply to an INSERT with notices of what is wrong with its rows, though they are taken. beats: up
+        to which ticks the sources were complete before it."""
         command = one.command
         if not isinstance(command, InsertRows) or reply.position is None:
             return reply
         source = self.declaration(command.source)
         if source.timestamp is None:
             return reply
-        late = late_rows(source, inserted_table(source, command), beats.get(source.name.lower()))
-        notices = (*reply.notices, late_notice(source.name, len(command.rows), late)) if late else reply.notices
-        return replace(reply, notices=notices)
+        rows = inserted_table(source, command)
+        late = late_rows(source, rows, beats.get(source.name.lower()))
+        of_late = (late_notice(source.name, len(command.rows), late),) if late else ()
+        return replace(reply, notices=(*reply.notices, *of_late, *row_notices(source, rows)))
 
     def _applied(self, request: ScriptRequest) -> ScriptReply:
         """Bring the declarations to those of the script; reply to each statement of the difference."""
@@ -451,7 +455,8 @@ class LiveService:
         added = self._control.insert(name, rows, key, _principal(caller))
         position = position_text(self._control.positions(name))
         answer = posted(source, rows, beats.get(source.name.lower()), added, position)
-        return replace(answer, notices=self._kept_by_readers(source.name))
+        of_rows = row_notices(source, typed_table(source, rows)) if added else ()
+        return replace(answer, notices=(*self._kept_by_readers(source.name), *of_rows))
 
     def _kept_by_readers(self, source: str) -> tuple[Notice, ...]:
         """Return the notice for rows of a relation without timestamps that queries have read before; none of others."""

@@ -118,7 +118,7 @@ def test_casts_to_numbers(pg: RunningPg, expression: str, value: object) -> None
         ("SELECT " + "(" * 3_000 + "1" + ")" * 3_000, "54001"),
         ("SELECT relname FROM pg_class UNION SELECT 1, 2", "42601"),
         ("SELECT 'x'::int", "22P02"), ("SELECT '1.5'::int", "22P02"), ("SELECT ''::float8", "22P02"),
-        ("SELECT 'maybe'::bool", "22P02"), ("SELECT '٣'::int", "22P02"),
+        ("SELECT 'maybe'::bool", "22P02"), ("SELECT 'a'::uuid", "22P02"), ("SELECT '٣'::int", "22P02"),
         ("SELECT 1 WHERE 1 = 'x'", "22P02"), ("SELECT 40000::smallint", "22003"),
         ("SELECT '99999999999999999999'::bigint", "22003"), ("SELECT 3000000000::int", "22003"),
         ("SELECT (-1)::int8::oid", "22003"), ("SELECT '1e131072'::numeric", "22003"), ("SELECT 1e131072", "22003"),

@@ -143,6 +143,14 @@ def test_a_malformed_line_adds_nothing(raw: RawClient, statement: str, lines: by
     assert len(notes_of(raw)) == count
 
 
+def test_a_header_that_is_read_as_a_row_is_named(raw: RawClient) -> None:
+    head = b"room,level,area,since\nok,1,1,2020-01-01\n"
+    found = problem(copied(raw, "COPY rooms FROM STDIN CSV", head))
+    assert found["C"] == "22P02" and "HEADER" in found["H"], found
+    other = problem(copied(raw, "COPY rooms FROM STDIN CSV", b"ok,none,1,2020-01-01\n"))
+    assert "HEADER" not in other.get("H", "")
+
+
 @pytest.mark.parametrize(
     ("statement", "state", "code"),
     [("COPY nowhere FROM STDIN", "42P01", "P0201"), ("COPY warm FROM STDIN", "42P01", "P0201"),
@@ -337,6 +345,9 @@ def test_asyncpg(pg: RunningPg, tmp_path: Path) -> None:
             with pytest.raises(asyncpg.FeatureNotSupportedError, match="binary"):
                 await connection.copy_records_to_table("notes", records=[("asyncpg", "d")])
             assert await connection.fetchval("SELECT 1") == 1
+            # It reads these in binary.
+            text = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+            assert str(await connection.fetchval(f"SELECT '{text}'::uuid")) == text
         finally:
             await connection.close()
 

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -297,14 +298,20 @@ class Shell:
 
     def edit(self, path: str) -> None:
         """Open the last statement, or a file, in the editor of the user, and execute what it holds then."""
+        chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+        has_terminal = sys.stdin is not None and sys.stdin.isatty()
+        if not chosen and not has_terminal:
+            hint = "the variable EDITOR names a program that needs none"
+            raise PenstockError("P0101", "\\e opens vi, which needs a terminal", hint=hint)
         with removed_after() as folder:
             place = Path(path.strip("'\"")).expanduser() if path else folder / "statement.cql"
             try:
                 if not path:
                     place.write_text(f"{self._last_text}\n", encoding="utf-8")
                 before = place.read_bytes() if place.exists() else b""
-                command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-                code = subprocess.run([*command, str(place)]).returncode
+                # Statements that come through a pipe are not the editor's.
+                inherited = None if has_terminal else subprocess.DEVNULL
+                code = subprocess.run([*shlex.split(chosen or "vi"), str(place)], stdin=inherited).returncode
                 after = place.read_bytes() if place.exists() else b""
             except (OSError, ValueError) as error:
                 hint = "the variable EDITOR names the program"

@@ -18,13 +18,15 @@ from penstock.algebra.nodes.scans import Source
 from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.execution.progress import NOTHING, SourceProgress
-from penstock.types import END, MOST_TICKS
+from penstock.types import CALENDAR, END, MOST_TICKS, Unit
 
 NULL_KEY = "NULL in the primary key"
 TOO_FAR_AHEAD = "too far ahead"
 NO_BEGIN = "the period has no begin"
 EMPTY_PERIOD = "the period is empty"
 _DAY = 86_400_000_000
+#: Seconds since 1970 of instants from 2001 until 2100.
+_PRESENT = range(1_000_000_000, 4_102_444_800)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,35 @@ def stamp(
         progress,
         _longest_jump(largest, seen_before),
     )
+
+
+def unit_warning(source: Source, tick: int | None) -> str | None:
+    """Return the warning for a timestamp of an integer column that is none of this century by the declared UNIT, but by
+    another one; None for any other timestamp.
+
+    Milliseconds that are read as seconds lie tens of thousands of years ahead, and seconds that are read as
+    milliseconds in January 1970: windows over them answer, and nothing in the answer shows it.
+    """
+    if tick is None or source.domain is None or source.domain.calendar or source.timestamp is None:
+        return None
+    declared, column = source.domain.unit, source.columns[source.timestamp].name
+    for unit in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
+        if tick * unit.value // Unit.SECOND.value in _PRESENT:
+            if unit is declared:
+                return None
+            return (
+                f"{column} of {source.name} has the value {tick}, {_shown_instant(tick, declared)} by its UNIT "
+                f"{declared.name}, and {_shown_instant(tick, unit)} in {unit.name}: TIMESTAMP BY {column} UNIT "
+                f"{unit.name} declares that"
+            )
+    return None
+
+
+def _shown_instant(tick: int, unit: Unit) -> str:
+    microseconds = tick * unit.value
+    if microseconds < 253_402_300_800_000_000:
+        return CALENDAR.show(microseconds)[:10]
+    return f"the year {1970 + microseconds // 31_556_952_000_000}"
 
 
 @loop

@@ -11,9 +11,10 @@ holds nothing back [semantics 1]. A later instant may be requested as well, sinc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,12 @@ from penstock.algebra.nodes.first_rows import SortKey
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import OnError, declared_sources
+from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error, reason_kind
 from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.physical.elements import Int64s, forever
-from penstock.physical.execution.ingest import read_columns, stamp
+from penstock.physical.execution.ingest import read_columns, stamp, unit_warning
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
@@ -56,6 +58,8 @@ class OneTimeAnswer:
         tick: the instant; None without a timed source, or while none has an element.
         late: number of late elements, by source.
         rejected: number of records that are in no answer, by source and reason.
+        warnings: what is to be known of the inputs beyond that.
+        examples: by source and reason, a record that was rejected as it was read: where it is and what is wrong.
     """
 
     query: OneTimeQuery
@@ -63,6 +67,8 @@ class OneTimeAnswer:
     tick: int | None
     late: Mapping[str, int] = field(default_factory=dict)
     rejected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    examples: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def answer_once(
@@ -82,6 +88,7 @@ def answer_once(
     for source in sources.values():
         check_bounded(source, frames.get(source.name), _NO_END)
     rejected: dict[str, Counter[str]] = {}
+    examples: dict[str, dict[str, str]] = {}
     inputs: dict[str, pa.Table] = {}
     with removed_after() as folder:
         for name, source in sources.items():
@@ -89,10 +96,30 @@ def answer_once(
             if refused and source.on_error is OnError.FAIL:
                 raise as_error(refused[0], name)
             rejected[name] = Counter(reason_kind(record.reason) for record in refused)
+            examples[name] = {reason_kind(one.reason): _shown_example(one) for one in reversed(refused)}
     answer = answer_over(query, inputs, strategy)
     for name, reasons in answer.rejected.items():
         rejected.setdefault(name, Counter()).update(reasons)
-    return replace(answer, rejected={name: dict(counts) for name, counts in rejected.items() if counts})
+    return replace(
+        answer, rejected={name: dict(counts) for name, counts in rejected.items() if counts},
+        warnings=unit_warnings(sources.values(), inputs), examples=examples,
+    )  # fmt: skip
+
+
+def _shown_example(record: Rejected) -> str:
+    place = Path(record.path).name if record.line is None else f"{Path(record.path).name}:{record.line}"
+    return f"{place}: {record.reason}"
+
+
+def unit_warnings(sources: Iterable[Source], inputs: Mapping[str, pa.Table]) -> tuple[str, ...]:
+    """Return a warning for each source whose timestamps are read in another UNIT than they seem to have. inputs: as for
+    `answer_over`."""
+    found = (
+        unit_warning(source, pc.max(inputs[source.name].column(source.timestamp)).as_py())
+        for source in sources
+        if source.timestamp is not None and source.domain is not None and not source.domain.calendar
+    )
+    return tuple(warning for warning in found if warning is not None)
 
 
 def sources_of(query: OneTimeQuery) -> dict[str, Source]:

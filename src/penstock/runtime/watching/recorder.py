@@ -103,6 +103,11 @@ class Recorder:
         """Return the plan that runs."""
         return self._plan
 
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """Return all sources that are read, by name."""
+        return self._sources
+
     def report(self, report: IngestReport | ShardReport) -> None:
         """Add the report of a task of the batch in progress."""
         self._tasks.setdefault(report.stage, []).append(report.phases)

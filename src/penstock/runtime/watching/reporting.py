@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, counted, malformed_rows
 from penstock.events import log_event, logger_of
+from penstock.physical.execution.ingest import unit_warning
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, QueryPolicies
 from penstock.runtime.deciding.registry import REGISTRY
@@ -104,6 +105,8 @@ class Reporter:
         self._growth = GrowthDetector(report_options.horizons)
         self._is_over_limit = False
         self._previous_metrics = before
+        #: Sources whose UNIT has been looked at.
+        self._units_seen: set[str] = set()
         self._shedding = SheddingLog()
         self._metrics_file: TextIO | None = None
         self._endpoint: Endpoint | None = None
@@ -162,6 +165,7 @@ class Reporter:
             results={name: query.rows for name, query in run.queries.items()}, state_bytes=run.state_bytes,
         )  # fmt: skip
         self._warn_of_excluded(run)
+        self._warn_of_units(totals)
         self._look_for_growth(run)
         self._shedding.batch(run)
         self._previous_metrics = run
@@ -208,6 +212,16 @@ class Reporter:
                     LOG, logging.WARNING, "dead_letters", malformed_rows(malformed, name),
                     source=name, malformed=malformed,
                 )  # fmt: skip
+
+    def _warn_of_units(self, totals: Totals) -> None:
+        """Warn, once a source, of timestamps that seem to have another UNIT than the declared one."""
+        for name, tick in (totals.source_heartbeats or {}).items():
+            if name in self._units_seen or name not in self.recorder.sources:
+                continue
+            self._units_seen.add(name)
+            warning = unit_warning(self.recorder.sources[name], tick)
+            if warning is not None:
+                log_event(LOG, logging.WARNING, "unit", warning, source=name)
 
     def _look_for_growth(self, run: RunMetrics) -> None:
         # Of an operator that did not run, time has not advanced either.

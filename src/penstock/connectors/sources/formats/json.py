@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +34,9 @@ from penstock.connectors.sources.formats.lines import (
     longest_line,
     text_file,
 )
+from penstock.events import log_event, logger_of
 
+_LOG = logger_of("connectors")
 #: First lines of a file that are read to check whether its keys are the declared ones.
 _SAMPLE = 100
 _ONE_PER_LINE = "write one object a line: jq -c '.[]' array.json > objects.json"
@@ -77,7 +80,24 @@ class JsonFormat(FileFormat):
     def fit(self, path: str) -> None:
         with text_file(path, verify=False) as text:
             text.finish()
-            self._file_positions(path, text)
+            positions = self._file_positions(path, text)
+            keys = {key for value in _objects(text.data) for key, _ in value}
+        self._warn_of_keys(path, positions, keys)
+
+    def _warn_of_keys(self, path: str, positions: Inside, keys: set[str]) -> None:
+        """Warn of columns for which no object has a key, where there are keys that no column has: one may be meant for
+        the other."""
+        known = {folded(key) for key in keys}
+        absent = [name for p in positions if folded(name := self.source.columns[p].name) not in known]
+        declared = {folded(name) for name in self.source.columns.names}
+        others = sorted(key for key in keys if folded(key) not in declared)
+        if absent and others and known:
+            columns, verb = ("column", "is") if len(absent) == 1 else ("columns", "are")
+            message = (
+                f"{self.source.name}: {columns} {', '.join(absent)} {verb} NULL: the first objects of {path} have no "
+                f"such key; they have {', '.join(others[:12])}, which no column is called"
+            )
+            log_event(_LOG, logging.WARNING, "keys", message, source=self.source.name)
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
         limit = self.options.limit
@@ -107,7 +127,7 @@ class JsonFormat(FileFormat):
             text.more()
         folder_values = self.placed(path)
         lines = text.data[:SAMPLE_BYTES].splitlines()[:_SAMPLE]
-        objects = [value for value in map(_parse, lines) if isinstance(value, _Object)]
+        objects = _objects(text.data)
         keys = {folded(key) for value in objects for key, _ in value}
         positions = tuple(
             position
@@ -268,6 +288,12 @@ class JsonFormat(FileFormat):
         if len(line) > self.options.limit:
             return long_record(path, number, line, self.options.limit)
         return rejection(path, number, line, reason)
+
+
+def _objects(data: bytes) -> list[_Object]:
+    """Return the objects among the first lines of a file."""
+    lines = data[:SAMPLE_BYTES].splitlines()[:_SAMPLE]
+    return [value for value in map(_parse, lines) if isinstance(value, _Object)]
 
 
 def _is_array(data: bytes, has_objects: bool) -> bool:

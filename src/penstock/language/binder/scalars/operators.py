@@ -312,6 +312,18 @@ def _warn_of_comparison(binder: ScalarBinder, node: exp.Expr, bound: Expression)
             message = f"{shown} is a text: what is no number in it is NULL here"
             hint = f"compare with a text in quotes, or write CAST({shown} AS DOUBLE), which means the same"
             binder.context.warn(message, span_of(node), hint)
+        elif _joins(side, other) and isinstance(operand, Cast) and pa.types.is_string(operand.argument.type):
+            shown, partner = (binder.context.source.slice(span_of(one)) for one in (side, other))
+            message = f"{shown} is a text, and {partner} is none: what is no number in it joins nothing"
+            hint = f"CAST({shown} AS DOUBLE) means the same; is {shown} the column you mean?"
+            binder.context.warn(message, span_of(node), hint)
+
+
+def _joins(side: exp.Expr, other: exp.Expr) -> bool:
+    """Return whether the sides of a comparison are columns of two relations, as far as the text says so."""
+    if not (isinstance(side, exp.Column) and isinstance(other, exp.Column)):
+        return False
+    return bool(side.table and other.table) and side.table.lower() != other.table.lower()
 
 
 def _quantified(binder: ScalarBinder, node: exp.Expr, name: str) -> Expression:

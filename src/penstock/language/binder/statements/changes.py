@@ -318,7 +318,8 @@ def _unknown(name: Name, kind: str, context: Context) -> NoReturn:
         context.fail_silently()
     known = context.catalog.kind(name.key)
     if known in ("VIEW", "QUERY"):
-        context.fail("P0201", f"{name.text} is {an(known)}", name.span)
+        hint = f"the rows of a {known.lower()} follow from those that it reads: change these"
+        context.fail("P0201", f"{name.text} is {an(known)}", name.span, hint)
     context.check_bound(name)
     names = [s.name for s in context.catalog.sources.values() if s.is_stream == (kind == "STREAM")]
     context.fail("P0201", f"unknown {kind.lower()} {name.text}", name.span, nearest(name.text, names))

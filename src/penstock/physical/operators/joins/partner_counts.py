@@ -177,4 +177,5 @@ def _check_single(
     if wrong.any():
         first = np.flatnonzero(wrong)[np.argmin(times[wrong])]
         most, when = int(pairs[first] // copies[first]), spec.domain.show(int(times[first]))
-        raise PenstockError("P0612", f"{spec.single} has {most} rows at {when} where one is needed")
+        hint = "MAX or another aggregate makes one of them, IN (SELECT ..) takes any of them"
+        raise PenstockError("P0612", f"{spec.single} has {most} rows at {when} where one is needed", hint=hint)

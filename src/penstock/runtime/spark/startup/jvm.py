@@ -74,6 +74,8 @@ OWN_LOCAL = {
     "spark.authenticate": "true",
     "spark.python.unix.domain.socket.enabled": "true",
 }
+#: Masters on this machine as Spark reads them: cores, and how often a task may fail.
+_LOCAL_CORES = re.compile(r"local(\[(\*|[1-9][0-9]*)(\s*,\s*[1-9][0-9]*)?\])?")
 _LOCAL = re.compile(r"local(\[.*)?")
 _SOCKETS_ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 #: Maximum length of a socket's path in bytes, and the length of Spark's names of sockets.
@@ -139,9 +141,24 @@ def local_master() -> str:
 
 
 def session_settings(master: str | None, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return Spark's settings of a session that Penstock starts: the user's settings override Penstock's."""
+    """Return Spark's settings of a session that Penstock starts: the user's settings override Penstock's. Raises
+    PenstockError P0601 for a master that Spark cannot have."""
     master_setting = settings.get("spark.master", master or local_master())
+    check_master(master_setting)
     return {**OWN, **(OWN_LOCAL if _LOCAL.fullmatch(master_setting) else {}), **settings}
+
+
+def check_master(master: str) -> None:
+    """Raises PenstockError P0601 for a master that Spark would try to reach without end, or refuse in words of its
+    own."""
+    if master.startswith("local") and not (_LOCAL_CORES.fullmatch(master) or master.startswith("local-cluster[")):
+        hint = "local[4] runs four tasks at once, local[*] as many as this machine has cores"
+        raise not_started(f"{master} is no master", hint=hint)
+    if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
+        hint = "set the variable HADOOP_CONF_DIR to the folder of yarn-site.xml"
+        raise not_started("the master yarn needs the address of a cluster", hint=hint)
+    if ":" not in master and not master.startswith("local") and master != "yarn":
+        raise not_started(f"{master} is no master", hint="local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT")
 
 
 def start_ahead(settings: Mapping[str, str], master: str | None = None) -> None:

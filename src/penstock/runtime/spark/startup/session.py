@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import difflib
 import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
+from penstock.events import log_event, logger_of
 from penstock.runtime.java import require_java
 from penstock.runtime.spark.startup.jvm import (
     asked_for,
@@ -31,6 +33,8 @@ from penstock.runtime.spark.startup.jvm import (
     taken,
 )
 from penstock.runtime.spark.worker.tasks import wake
+
+_LOG = logger_of("runtime")
 
 _JOB = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -84,7 +88,10 @@ def start_now(master: str | None, log: Path | None, settings: Mapping[str, str])
         raise not_started(first_line(error), cause=error) from error
     if is_new:
         _silence_reports_of_its_end(spark)
-    for name, task in (("wake", lambda: _wake(spark)), ("load", _load)):
+    tasks: list[tuple[str, Callable[[], None]]] = [("wake", lambda: _wake(spark)), ("load", _load)]
+    if settings:
+        tasks.append(("settings", lambda: _warn_of_unknown(spark, settings)))
+    for name, task in tasks:
         thread = threading.Thread(target=task, name=f"penstock-{name}", daemon=True)
         _THREADS.append(thread)
         thread.start()
@@ -195,6 +202,34 @@ def _load() -> None:
         from penstock.physical.kernels.compiled import argsort_time
 
         argsort_time(np.array([1, 0]))
+
+
+#: Beginnings of Spark's settings whose further names are free, or of parts of Spark that are loaded when they are used.
+_FREE = (
+    "spark.hadoop.", "spark.executorEnv.", "spark.kubernetes.", "spark.yarn.", "spark.ssl.", "spark.metrics.",
+    "spark.sql.catalog.", "spark.hive.", "spark.databricks.", "spark.connect.", "spark.jars.", "spark.penstock.",
+    "spark.pyspark.", "spark.python.", "spark.app.", "spark.submit.", "spark.repl.", "spark.org.", "spark.com.",
+)  # fmt: skip
+
+
+def _warn_of_unknown(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    """Warn of settings that Spark has not, which it keeps without a word."""
+    with suppress(Exception):
+        entries = spark._jvm.org.apache.spark.internal.config.ConfigEntry.knownConfigs()
+        known = entries.keySet().toString().strip("[]").split(", ")
+        for message in unknown_settings(settings, known):
+            log_event(_LOG, logging.WARNING, "setting", message)
+
+
+def unknown_settings(settings: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """Return a warning for each setting that Spark does not know. known: the names that it knows."""
+    found = []
+    for name in sorted(settings):
+        if name == "spark.master" or name in known or name.startswith(_FREE):
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        found.append(f"Spark has no setting {name}" + (f": did you mean {near[0]}?" if near else ", and ignores it"))
+    return found
 
 
 def job_session(spark: SparkSession, partitions: int) -> SparkSession:

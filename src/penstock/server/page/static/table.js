@@ -19,7 +19,7 @@ export class Table {
     this.order = sorted.replace(/^-/, "");
     this.descending = sorted.startsWith("-");
     this.body = h("tbody");
-    this.more = h("p", { class: "quiet", hidden: true });
+    this.more = h("p", { class: "quiet", hidden: !isList }, "reading");
     this.heads = columns.map((column) => h("th", { scope: "col", class: column.number ? "number" : "" },
       h("button", { type: "button", title: column.title, onclick: () => this.sort(column.name) }, column.label ?? column.name)));
     this.cue = h("p", { class: "cue quiet", hidden: true }, "wider than its place: it scrolls sideways");

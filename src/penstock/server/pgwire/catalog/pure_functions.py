@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +41,7 @@ _KEYWORDS = json.dumps([
 ])  # fmt: skip
 _BOOLEANS = {**dict.fromkeys(("t", "true", "y", "yes", "on", "1"), 1),
              **dict.fromkeys(("f", "false", "n", "no", "off", "0"), 0)}  # fmt: skip
+_UUID = re.compile(r"(\{)?([0-9a-fA-F]{4}(?:-?[0-9a-fA-F]{4}){7})(\})?")
 _PLACES = re.compile(r"%(?:(\d+)\$)?([sIL])|%%")
 #: Arrays that a statement makes have at most so many elements.
 _MOST_ELEMENTS = 100_000
@@ -392,6 +394,16 @@ def as_bool(value: Any) -> Any:
     return _BOOLEANS[word]
 
 
+def _as_uuid(value: Any) -> Any:
+    """Return a text as PostgreSQL writes a UUID: 32 hexadecimal digits, with or without hyphens and braces."""
+    if value is None:
+        return None
+    match = _UUID.fullmatch(str(value).strip())
+    if match is None or bool(match[1]) != bool(match[3]):
+        raise WireError("22P02", f"{str(value)[:100]!r} is no uuid", code="P0203")
+    return str(UUID(match[2]))
+
+
 def _as_array(value: Any, type_: Any = "") -> Any:
     """Return an array. type_: where it is `_numeric`, the elements are texts of decimals."""
     values = elements(value)
@@ -459,7 +471,7 @@ PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     # What the translation calls.
     "pg_matches": ("bool", matches), "pg_like": ("bool", like), "pg_subscript": ("text", subscript),
     "pg_slice": ("_text", _slice),
-    "pg_bool": ("bool", as_bool),
+    "pg_bool": ("bool", as_bool), "pg_uuid": ("uuid", _as_uuid),
     "pg_json": ("json", json_text), "pg_json_object": ("json", json_object), "pg_json_array": ("json", json_array),
     "pg_row_object": ("json", row_object), "pg_as_jsonb": ("jsonb", as_jsonb), "pg_record_set": ("json", record_set),
     **NUMERIC_CASTS, **ARITHMETIC, **MOMENTS, "pg_array": ("_text", _as_array),

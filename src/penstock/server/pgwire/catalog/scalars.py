@@ -331,6 +331,8 @@ class Scalars:
             return SqlColumn(f"pg_fn_pg_interval({shown(inner).text})", target)
         if target.name in MOMENT_TYPES:
             return SqlColumn(f"pg_fn_pg_moment({inner.text}, '{target.name}')", target)
+        if target.name == "uuid":
+            return SqlColumn(f"pg_fn_pg_uuid({shown(inner).text})", target)
         return with_length(SqlColumn(f"CAST({shown(inner).text} AS TEXT)", target), node.to)
 
     # -- functions ---------------------------------------------------------------------------------------------

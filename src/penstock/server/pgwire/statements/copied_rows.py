@@ -92,7 +92,12 @@ def copied_table(target: CopyTarget, data: bytes) -> pa.Table:
     arrays = [pa.nulls(count, column.type) for column in source.columns]
     for position, texts in zip(target.positions, found.columns, strict=True):
         column = source.columns[position]
-        arrays[position] = _converted(texts, column.type, column.name, found.line_of)
+        try:
+            arrays[position] = _converted(texts, column.type, column.name, found.line_of)
+        except WireError as error:
+            if str(texts[0].as_py()).lower() == column.name.lower():
+                error.hint = "line 1 holds the names of the columns: WITH (FORMAT csv, HEADER) leaves it out"
+            raise
         if position in (source.timestamp, source.operation) and arrays[position].null_count:
             row = int(np.flatnonzero(arrays[position].is_null().to_numpy(zero_copy_only=False))[0])
             raise _wrong(_NULL, found.line_of(row), f"column {column.name} is NULL")

@@ -63,6 +63,18 @@ _MADE = frozenset({"TABLE", "INDEX", "SEQUENCE", "SCHEMA", "DATABASE", "USER", "
                    "UNIQUE"})  # fmt: skip
 
 
+#: What to do instead of some of them.
+_INSTEAD = {
+    "TRUNCATE": "DELETE FROM name removes rows of a relation with OPERATION BY and SYSTEM TIME",
+    "MERGE": "in a relation with PRIMARY KEY and TIMESTAMP BY an INSERT replaces the row of its key",
+    "REFRESH": "a continuous query is up to date by itself",
+    "LISTEN": "SUBSCRIBE TO name answers with rows as they come",
+    "NOTIFY": "SUBSCRIBE TO name answers with rows as they come",
+    "GRANT": "roles are those of tokens: penstock token add NAME --role read",
+    "REVOKE": "roles are those of tokens: penstock token remove NAME",
+}
+
+
 @dataclass(frozen=True)
 class Classified:
     """A statement and what it does.
@@ -111,7 +123,7 @@ def classify(
         return Classified(statement, Does.LOOKS_UP, tree, bool(tables_of(tree)), control_reads(tree))
     if first in _UNKNOWN or (first in ("CREATE", "DROP", "ALTER") and second in _MADE):
         what = first if first in _UNKNOWN else f"{first} {second}"
-        hint = "CREATE STREAM, RELATION, VIEW and QUERY declare" if second in _MADE else None
+        hint = "CREATE STREAM, RELATION, VIEW and QUERY declare" if second in _MADE else _INSTEAD.get(first)
         raise unsupported(f"{what} is a statement of PostgreSQL that this server has not", hint, 0)
     return Classified(statement, Does.COMMANDS)
 

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -253,6 +254,7 @@ _BINARY: dict[int, Encoder] = {
     20: _packed("!q"), 21: _packed("!h"), 23: _packed("!i"), 26: _packed("!I"), 28: _packed("!I"), 24: _packed("!I"),
     700: _packed("!f"), 701: _packed("!d"), 1700: _numeric,
     1082: lambda days: struct.pack("!i", days - _EPOCH_DAYS), 1114: _instant, 1184: _instant,
+    2950: lambda value: UUID(value).bytes,
     3802: lambda value: b"\x01" + _json_text(value),
     1186: lambda value: interval_bytes(read_interval(value) if isinstance(value, str) else PgInterval(0, 0, value)),
 }  # fmt: skip

@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from uuid import UUID
 
 from penstock.server.pgwire.catalog.pure_functions import elements
 from penstock.server.pgwire.protocol.errors import BAD_TEXT, WireError, unsupported
@@ -114,6 +115,8 @@ def _from_binary(data: bytes, type_: WireType) -> Value:
     if name in ("timestamp", "timestamptz"):
         (moved,) = struct.unpack("!q", data)
         return (_EPOCH + dt.timedelta(microseconds=moved)).isoformat(sep=" ") + "Z"
+    if name == "uuid":
+        return str(UUID(bytes=data))
     if name in _TEXTS:
         text = data.decode("utf-8")
         return _without_nul(text[1:] if name == "jsonb" and text[:1] == "\x01" else text)

@@ -1,7 +1,7 @@
 // The plan that runs: of all queries, of one, or of those that read a stream or relation.
 
 import { relation } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, say } from "../dom.js";
 import { version } from "../live.js";
 import { Operator } from "../operator.js";
 import { OperatorFigures, Plan } from "../plan.js";
@@ -11,7 +11,7 @@ import { bothSources } from "./overview.js";
 export async function wholePlan(main) {
   const tap = new Tap(), figures = new OperatorFigures(), operator = new Operator(figures);
   const plan = new Plan((id) => operator.choose(id), (from, to) => tap.of(from, to));
-  const none = h("p", { class: "quiet", hidden: true }, "no operator runs that is chosen");
+  const none = h("p", { class: "quiet" }, "reading");
   const query = h("select", { "aria-label": "only of the query", onchange: () => again() }), source = h("select", { "aria-label": "only of queries that read", onchange: () => again() });
   fill(main, h("h1", {}, "Running plan"), h("section", {}, h("div", { class: "row" }, query, source), none, plan.element, operator.element, tap.element));
 
@@ -39,6 +39,7 @@ export async function wholePlan(main) {
     // What is not shown has no size into which a picture could fit.
     plan.place.hidden = false;
     await plan.load(`/v1/plan${wanted && "?"}${wanted}`, version());
+    say(none, "no operator runs that is chosen");
     none.hidden = plan.nodes.size > 0;
     plan.place.hidden = operator.element.hidden = !plan.nodes.size;
     if (plan.nodes.size) await figures.refresh(isAll() ? null : plan.keys);

@@ -21,7 +21,7 @@ export async function query(main, name) {
   const path = queryPath(name);
   let known = await get(path), results = null;
   const figures = new OperatorFigures();
-  const badge = h("span", {}, state(known.state)), text = h("div", {}, sqlText(known.sql)), trouble = h("div"), about = h("dl");
+  const badge = h("span", {}, state(known.state)), text = h("div", {}, sqlText(known.sql)), trouble = h("div"), about = h("dl", {}, h("dt", {}, "reading"));
   const operator = new Operator(figures);
   const tap = new Tap(), plan = new Plan((id) => operator.choose(id), (from, to) => tap.of(from, to));
   const buttons = h("div", { class: "row" }), none = h("p", { class: "quiet", hidden: true }, "none of its operators runs");
