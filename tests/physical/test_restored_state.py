@@ -57,6 +57,7 @@ CREATE QUERY more AS SELECT RSTREAM(k, MAX(a) AS a) FROM S [RANGE 30 SECONDS SLI
 CREATE QUERY anew AS SELECT RSTREAM(k, COUNT(DISTINCT a) AS n) FROM S [RANGE 6 SECONDS SLIDE 6 SECONDS] GROUP BY k;
 CREATE QUERY shed WITH (memory '20 TUPLES') AS
   SELECT k, VALID(s) FROM S (k) VALID FOR 3 SECONDS [ROWS 40] AS s;
+CREATE QUERY listed AS SELECT S.a, c.w FROM S [NOW], (VALUES (1, 10), (2, 20)) AS c (k, w) WHERE S.k = c.k;
 """
 #: Specs whose operator is that of another one.
 ALIKE = {ChosenJoinSpec: JoinSpec, TakingBackJoinSpec: StoreJoinSpec, WindowStoreSpec: LeavingStoreSpec}

@@ -345,7 +345,7 @@ def test_an_update_of_all_rows_is_confirmed(client: ServerClient) -> None:
         ("UPDATE penstock.queries SET comment = NULL WHERE name = 'again' OR name = 'warm'", "P0752"),
         ("UPDATE penstock.settings SET value = 'blue' WHERE name = 'seed'", "P0104"),
         ("UPDATE penstock.queries SET weight = 1/0 WHERE name = 'warm'", "P0752"),
-        ("UPDATE penstock.queries SET weight = 1e309 WHERE name = 'warm'", "P0101"),
+        ("UPDATE penstock.queries SET weight = 1e309 WHERE name = 'warm'", "P0104"),
         ("UPDATE penstock.queries SET weight = CAST('NaN' AS DOUBLE) WHERE name = 'warm'", "P0104"),
         ("UPDATE penstock.queries SET weight = TRUE WHERE name = 'warm'", "P0104"),
         ("UPDATE penstock.queries SET weight = 2, WEIGHT = 3 WHERE name = 'warm'", "P0206"),
