@@ -41,7 +41,7 @@ _HINTS = (
     ("CREATE STREAM m (k JSON, at TIMESTAMP) FROM MEMORY () TIMESTAMP BY at", "P0207", "STRING"),
     ("CREATE STREAM m (k INT, at TIME) FROM MEMORY () TIMESTAMP BY at", "P0207", "TIMESTAMP"),
     ("CREATE QUERY q (k) AS SELECT a FROM s", "P0101", "AS in the select list"),
-    ("CREATE FUNCTION f() RETURNS INT LANGUAGE sql AS 'SELECT 1'", "P0101", "'module:name'"),
+    ("CREATE FUNCTION f() RETURNS INT language sql AS 'SELECT 1'", "P0101", "'module:name'"),
     ("SHOW STREAMS LIKE 's%'", "P0101", "penstock.queries"),
     ("SHOW CREATE STREAM s", "P0101", "DESCRIBE s"),
     ("TRUNCATE r", "P0101", "DELETE FROM r"),

@@ -17,6 +17,7 @@ from preference_kit import Seeded
 from penstock.language import bind_script
 from penstock.physical.execution.executor import ExecutorSnapshot
 from penstock.physical.operators import OPERATORS
+from penstock.physical.plan.inputs import ConstantSpec, StaticSpec
 from penstock.physical.plan.joins import (
     ChosenJoinSpec,
     JoinSpec,
@@ -60,7 +61,10 @@ CREATE QUERY shed WITH (memory '20 TUPLES') AS
 CREATE QUERY listed AS SELECT S.a, c.w FROM S [NOW], (VALUES (1, 10), (2, 20)) AS c (k, w) WHERE S.k = c.k;
 """
 #: Specs whose operator is that of another one.
-ALIKE = {ChosenJoinSpec: JoinSpec, TakingBackJoinSpec: StoreJoinSpec, WindowStoreSpec: LeavingStoreSpec}
+ALIKE = {
+    ConstantSpec: StaticSpec, ChosenJoinSpec: JoinSpec, TakingBackJoinSpec: StoreJoinSpec,
+    WindowStoreSpec: LeavingStoreSpec,
+}  # fmt: skip
 
 
 @dataclass
