@@ -20,6 +20,10 @@ from typing import Any
 _SOURCE = "/src/penstock/"
 _REFERENCE = re.compile(r"\(reference ([0-9a-f]{8})\)")
 
+#: Steps that set flags and hold locks and nothing else. What is raised there ends the control, and nothing is lost.
+FLAGS = ("control/transactions/backlog.py:Backlog", "control/transactions/backlog.py:AcceptedItem",
+         "control/transactions/request.py:PostedScript.")  # fmt: skip
+
 
 class Unforeseen(Exception):
     """An error that no code expects."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from control_kit import Server
-from injected_faults import Faults, Step, Unforeseen, logged
+from injected_faults import FLAGS, Faults, Step, Unforeseen, logged
 
 from penstock.control.outcomes import CommandState
 from penstock.errors import PenstockError
@@ -86,11 +86,6 @@ STATEMENTS = {
     "EXPORT": "EXPORT PLAN OF q",
     "SET": "SET integer_division = 'true'",
 }
-
-
-#: Steps that set flags and hold locks and nothing else. What is raised there ends the control, and nothing is lost.
-FLAGS = ("control/transactions/backlog.py:Backlog", "control/transactions/backlog.py:AcceptedItem",
-         "control/transactions/request.py:PostedScript.")  # fmt: skip
 
 
 def signature(system: Server) -> tuple[Any, ...]:

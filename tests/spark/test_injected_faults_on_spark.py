@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from control_on_spark_kit import opened, result, rows, until
-from injected_faults import Faults, Step, logged
+from injected_faults import FLAGS, Faults, Step, logged
 
 from penstock.control.control import Control
 from penstock.control.outcomes import CommandOutcome, CommandState
@@ -143,6 +143,7 @@ def lived(spark: Any, folder: Path, faults: Faults, kinds: Sequence[str], count:
     steps = {kind: inject(life, kind, None, faults)[1] for kind in kinds}
     for kind in kinds:
         own = [one for one in steps[kind] if one.file.startswith(("control/", "runtime/", "storage/"))]
+        own = [one for one in own if not str(one).startswith(FLAGS)]
         for step in random_.sample(own, min(count, len(own))):
             try:
                 became, _ = inject(life, kind, step, faults)
