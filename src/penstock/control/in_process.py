@@ -182,7 +182,7 @@ class InProcessEngine:
                 self._live.decide_by(_deciding(version))
                 self._limits = self._limits_of(version)
                 self._function_seconds = float(version.settings["function_timeout"]) or None
-                self._names |= {one.place: one.query.name for one in version.queries.values() if one.query is not None}
+                self._names = {one.place: one.query.name for one in version.queries.values() if one.query is not None}
                 self._state.command, self._state.waiting = version.command, version.waiting
                 found = self.version()
                 found = replace(found, begun=with_instants(found.heartbeats, version, found.ahead))

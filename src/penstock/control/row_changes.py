@@ -199,8 +199,8 @@ def replaced_rows(source: Source, rows: pa.Table) -> int:
         removes = pc.cast(pc.equal(rows.column(source.operation), "-"), pa.int64())
     groups = keyed.append_column("removes", removes).group_by(names)
     counts = groups.aggregate([([], "count_all"), ("removes", "sum")])
-    return sum(n - 1 for n, removed in zip(*(counts[c].to_pylist() for c in ("count_all", "removes_sum")), strict=True)
-               if not removed)  # fmt: skip
+    kept = counts.filter(pc.equal(pc.fill_null(counts["removes_sum"], 0), 0))
+    return int(pc.sum(kept["count_all"]).as_py() or 0) - int(kept.num_rows)
 
 
 def row_notices(source: Source, rows: pa.Table) -> tuple[Notice, ...]:

@@ -48,8 +48,9 @@ class Versions:
     _sources: dict[int, tuple[Source, Source]] = field(default_factory=dict)
     #: By place: a bound query with the choices of its plan, the sources that it reads, and the query over these.
     _queries: dict[int, tuple[tuple[Query, str], Mapping[str, Source], Query]] = field(default_factory=dict)
-    #: By place: a declaration and the bound query, and what they are in a version over the sources below.
-    _standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = field(default_factory=dict)
+    #: By place: a declaration, the bound query and the relations that it reads up to a post, and what these are in a
+    #: version over the sources below.
+    _standing: dict[int, tuple[StoredObject, Query, dict[str, Source], StandingQuery]] = field(default_factory=dict)
     #: The sources of the version before, as the engine reads them, by name.
     _by_name: Mapping[str, Source] = field(default_factory=dict)
     #: By number of a relation and of a post, the relation up to this post.
@@ -81,19 +82,22 @@ class Versions:
         numbers = {one.source.name: number for number, one in sources.items() if is_posted_content(one.source)}
         posts = {number: self.posted.last(number) for number in numbers.values()}
         queries: dict[int, StandingQuery] = {}
-        standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = {}
+        standing: dict[int, tuple[StoredObject, Query, dict[str, Source], StandingQuery]] = {}
         for one, kept in stored.queries:
             for place, plan in kept.plans:
                 found = bound_at(one, kept, place, bound)
                 known = self._standing.get(place)
                 reads = {} if found is None else self._reads(found, place, one, kept, numbers, posts)
-                if known is None or known[0] is not one or known[1] is not found or reads:
+                is_same = known is not None and known[0] is one and known[1] is found
+                if known is None or not is_same or any(known[2].get(name) is not each for name, each in reads.items()):
                     query = None if found is None else self._query(found, place, {**by_name, **reads}, plan)
                     queries[place] = made = standing_query(one, kept, place, query)
-                    known = None if found is None else (one, found, made)
+                    known = None if found is None else (one, found, reads, made)
                 if known is not None:
-                    queries[place], standing[place] = known[2], known
+                    queries[place], standing[place] = known[3], known
         self._standing = standing
+        used = {id(source) for _, _, reads, _ in standing.values() for source in reads.values()}
+        self._contents = {key: known for key, known in self._contents.items() if id(known[1]) in used}
         if any(one.query is not None and LOG_NAME in self._queries[place][1] for place, one in queries.items()):
             sources[LOG_ID] = StandingSource(LOG_ID, self._log)
         self._sources = {number: known for number, known in self._sources.items() if number in sources}

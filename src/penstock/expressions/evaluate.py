@@ -6,7 +6,7 @@ scalar until the end, so that kernels can take their fast paths. No value of a r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -61,6 +61,24 @@ def literal_of(expression: Expression) -> Literal:
             # Of a decimal, `-` would round to the digits of Python's context.
             return Literal(expression.type, value.copy_negate() if isinstance(value, Decimal) else -value)
     return Literal(expression.type, python_value(constant(expression)))
+
+
+def cast_together(literals: Sequence[Literal], cast: Callable[[pa.DataType, int], Expression]) -> list[Any]:
+    """Return the values of literals in one type, those of one type converted together.
+
+    Args:
+        cast: returns the conversion of a column 0 of a type; it also gets the place of the first literal of this type.
+    """
+    alike: dict[pa.DataType, list[int]] = {}
+    for place, literal in enumerate(literals):
+        alike.setdefault(literal.type, []).append(place)
+    found: list[Any] = [None] * len(literals)
+    for type_, places in alike.items():
+        array = pa.array([literals[place].value for place in places], type_)
+        values = evaluate(cast(type_, places[0]), [array], len(places))
+        for place, value in zip(places, map(python_value, values), strict=True):
+            found[place] = value
+    return found
 
 
 def python_value(value: pa.Scalar) -> Any:

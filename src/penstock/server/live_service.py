@@ -39,7 +39,7 @@ from penstock.language.commands import (
     Unchanged,
 )
 from penstock.language.statement_kinds.cancel import CancelStatement
-from penstock.language.statements import SubscribeStatement
+from penstock.language.statements import Insert, SubscribeStatement
 from penstock.redaction import redacted_text
 from penstock.results.cancellation import Cancellation
 from penstock.runtime.local.one_time import sources_of
@@ -140,7 +140,8 @@ class LiveService:
         if statements and all(isinstance(one, CancelStatement) for one in statements):
             # Nothing has to be bound, so nothing waits for commands in hand.
             return self._cancelled([one for one in statements if isinstance(one, CancelStatement)], request)
-        beats = dict(self._control.version().sources)
+        inserts = any(isinstance(one, Insert) for one in statements)
+        beats = self._control.version().sources if inserts else {}
         outcomes = self._control.submit(
             request.script,
             request.settings,

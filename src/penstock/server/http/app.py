@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -67,8 +68,7 @@ def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object. Raises Refused for a member that occurs twice, of which one would be left out."""
     found = dict(members)
     if len(found) < len(members):
-        names = [name for name, _ in members]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), *_ = Counter(name for name, _ in members).most_common(1)
         raise Refused(400, "P0803", f"the body has the member {twice[:100]!r} twice", hint="leave one of them out")
     return found
 

@@ -11,8 +11,8 @@ from sqlglot import exp
 from penstock.algebra import Constant
 from penstock.errors import PenstockError, counted
 from penstock.expressions.coercion import cast_to, common_type
-from penstock.expressions.evaluate import evaluate, literal_of, python_value
-from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.evaluate import cast_together, literal_of
+from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.expressions.user import volatile
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
@@ -67,16 +67,5 @@ def _column(
         shown = " and ".join(dict.fromkeys(type_name(value.type) for value in values))
         context.fail("P0305", f"column {position + 1} of VALUES is {shown}", tree.span, "CAST one of them")
     type_ = pa.string() if pa.types.is_null(common) else common
-    found: list[Any] = [None] * len(values)
-    alike: dict[pa.DataType, list[int]] = {}
-    for row, value in enumerate(values):
-        alike.setdefault(value.type, []).append(row)
-    for kind, rows in alike.items():
-        literals = [literal_of(values[row]).value for row in rows]
-        if kind != type_ and not pa.types.is_null(kind):
-            array = pa.array(literals, kind)
-            cast = evaluate(cast_to(Column(kind, 0, ""), type_), [array], len(rows))
-            literals = [python_value(one) for one in cast]
-        for row, literal in zip(rows, literals, strict=True):
-            found[row] = literal
-    return type_, found
+    literals = [Literal(type_, None) if pa.types.is_null(value.type) else literal_of(value) for value in values]
+    return type_, cast_together(literals, lambda kind, _: cast_to(Column(kind, 0, ""), type_))

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from penstock.algebra import DeclaredPeriod, OnError, Source
 from penstock.errors import PenstockError, counted, nearest
-from penstock.expressions.evaluate import evaluate, literal_of, python_value
+from penstock.expressions.evaluate import cast_together, literal_of
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import BindingFailed, Context
@@ -326,29 +326,24 @@ def _column_values(
     column = source.columns[position]
     if column.type == UNKNOWN_TYPE:
         context.fail_silently()
-    converted: list[Any] = [None] * len(values)
-    alike: dict[pa.DataType, list[int]] = {}
-    literals: list[Any] = []
-    wrong = False
-    for i, (expression, _) in enumerate(values):
-        literal = literal_of(expression)
-        alike.setdefault(literal.type, []).append(i)
-        literals.append(literal.value)
-    for type_, columns_alike in alike.items():
-        nodes = [values[i][1] for i in columns_alike]
-        cast = context.guard(span_of(nodes[0]), lambda: build_cast(Column(type_, 0), column.type, try_=True))  # noqa: B023
-        array = pa.array([literals[i] for i in columns_alike], type_)
-        for i, value in zip(columns_alike, map(python_value, evaluate(cast, [array], len(columns_alike))), strict=True):
-            if value is None and literals[i] is not None:
-                shown = literals[i] if isinstance(literals[i], Decimal) else repr(literals[i])
-                message = f"{shown} is not {type_name(column.type)}, the type of {column.name}"
-                hint = "write it as '2020-01-31 12:00:00'" if pa.types.is_timestamp(column.type) else None
-                context.note(PenstockError("P0203", message, hint=hint), span_of(values[i][1]))
-                wrong = True
-            elif pa.types.is_integer(column.type) and isinstance(literals[i], Decimal | float) and value != literals[i]:
-                message = f"{literals[i]} becomes {value}, since {column.name} is {type_name(column.type)}"
-                context.warn(message, span_of(values[i][1]), "declare the column as DOUBLE or DECIMAL to keep it")
-            converted[i] = value
+    literals = [literal_of(expression) for expression, _ in values]
+
+    def cast(type_: pa.DataType, first: int) -> Expression:
+        span = span_of(values[first][1])
+        return context.guard(span, lambda: build_cast(Column(type_, 0), column.type, try_=True))
+
+    converted, wrong = cast_together(literals, cast), False
+    for value, literal, (_, node) in zip(converted, literals, values, strict=True):
+        given = literal.value
+        if value is None and given is not None:
+            shown = given if isinstance(given, Decimal) else repr(given)
+            message = f"{shown} is not {type_name(column.type)}, the type of {column.name}"
+            hint = "write it as '2020-01-31 12:00:00'" if pa.types.is_timestamp(column.type) else None
+            context.note(PenstockError("P0203", message, hint=hint), span_of(node))
+            wrong = True
+        elif pa.types.is_integer(column.type) and isinstance(given, Decimal | float) and value != given:
+            message = f"{given} becomes {value}, since {column.name} is {type_name(column.type)}"
+            context.warn(message, span_of(node), "declare the column as DOUBLE or DECIMAL to keep it")
     if wrong:
         raise BindingFailed
     return converted
