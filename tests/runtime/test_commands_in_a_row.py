@@ -12,9 +12,9 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -250,6 +250,14 @@ class Course:
         episodes = [*([] if life is None else life.episodes), *([] if coming is None else [coming])]
         return "\n".join([*self.steps, name, *map(shown, episodes)])
 
+    def end(self) -> int:
+        """Let windows run out, and all sources reach one instant; return how many rows were compared."""
+        for _ in range(5):
+            self.feed()
+        compared = self.check()
+        self.level()
+        return compared + self.check()
+
     def check(self) -> int:
         """Compare every result with the law; return how many rows were compared."""
         inputs, compared = self.tables(), 0
@@ -405,29 +413,13 @@ KINDS = (
 )  # fmt: skip
 
 
-def follow(folder: Path, kinds: Sequence[Kind], gaps: Sequence[int], death: str, seed: int) -> int:
-    """Execute commands one behind the other; return how many rows were compared.
-
-    Args:
-        gaps: rounds with rows behind each of them.
-        death: see DEATHS; behind each command, and in each but the first one.
-    """
+@contextmanager
+def opened(folder: Path, seed: int) -> Iterator[Course]:
+    """A course in a new folder; errors tell its steps."""
     folder.mkdir(parents=True)
     course = Course(folder, random.Random(seed))
     try:
-        numbered = [(kind, str(number)) for number, kind in enumerate(kinds)]
-        for kind, i in numbered:
-            kind.before(course, i)
-        course.feed()
-        for number, (kind, i) in enumerate(numbered):
-            course.execute(kind.statement(course, i), partial(kind.effect, course, i), death, number == 0)
-            for _ in range(gaps[number]):
-                course.feed()
-        for _ in range(5):
-            course.feed()
-        compared = course.check()
-        course.level()
-        return compared + course.check()
+        yield course
     except AssertionError:
         raise
     except Exception as error:
@@ -436,11 +428,28 @@ def follow(folder: Path, kinds: Sequence[Kind], gaps: Sequence[int], death: str,
         course.server.close()
 
 
+def follow(folder: Path, kinds: Sequence[Kind], gaps: Sequence[int], death: str, seed: int) -> int:
+    """Execute commands one behind the other; return how many rows were compared.
+
+    Args:
+        gaps: rounds with rows behind each of them.
+        death: see DEATHS; behind each command, and in each but the first one.
+    """
+    with opened(folder, seed) as course:
+        numbered = [(kind, str(number)) for number, kind in enumerate(kinds)]
+        for kind, i in numbered:
+            kind.before(course, i)
+        course.feed()
+        for number, (kind, i) in enumerate(numbered):
+            course.execute(kind.statement(course, i), partial(kind.effect, course, i), death, number == 0)
+            for _ in range(gaps[number]):
+                course.feed()
+        return course.end()
+
+
 def follow_at_once(folder: Path, kinds: Sequence[Kind], death: str, seed: int) -> int:
     """Execute commands from clients that do not wait for each other; return how many rows were compared."""
-    folder.mkdir(parents=True)
-    course = Course(folder, random.Random(seed))
-    try:
+    with opened(folder, seed) as course:
         numbered = [(kind, str(number)) for number, kind in enumerate(kinds)]
         for kind, i in numbered:
             kind.before(course, i)
@@ -454,13 +463,7 @@ def follow_at_once(folder: Path, kinds: Sequence[Kind], death: str, seed: int) -
         if death:
             course.die()
         course.look()
-        for _ in range(5):
-            course.feed()
-        compared = course.check()
-        course.level()
-        return compared + course.check()
-    finally:
-        course.server.close()
+        return course.end()
 
 
 #: Cases of `make test`, and of the slow form.

@@ -22,6 +22,7 @@ from test_commands_in_a_row import (
     Course,
     Kind,
     created,
+    opened,
     replaced,
     resumed,
 )
@@ -132,9 +133,7 @@ BEHIND: dict[str, Callable[[Course, str], Iterator[Command]]] = {
 
 def follow(folder: Path, first: Kind, behind: str, gap: int, death: str, seed: int) -> int:
     """Execute the commands; return how many rows were compared. gap: rounds with rows behind each of them."""
-    folder.mkdir(parents=True)
-    course = Course(folder, random.Random(seed))
-    try:
+    with opened(folder, seed) as course:
         first.before(course, "0")
         course.feed()
         course.execute(first.statement(course, "0"), lambda: first.effect(course, "0"), death, True)
@@ -145,17 +144,7 @@ def follow(folder: Path, first: Kind, behind: str, gap: int, death: str, seed: i
             course.execute(statement, effect, death)
             for _ in range(gap):
                 course.feed()
-        for _ in range(5):
-            course.feed()
-        compared = course.check()
-        course.level()
-        return compared + course.check()
-    except AssertionError:
-        raise
-    except Exception as error:
-        raise AssertionError("\n".join([*course.steps, f"{type(error).__name__}: {error}"])) from error
-    finally:
-        course.server.close()
+        return course.end()
 
 
 #: Cases of `make test`.
