@@ -137,7 +137,8 @@ def test_spark_on_this_machine_listens_there_alone(submit: Path, master: str | N
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]"])
-def test_nothing_is_chosen_for_a_cluster(master: str) -> None:
+def test_nothing_is_chosen_for_a_cluster(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", "conf")
     assert jvm.session_settings(master, {}) == jvm.OWN
     assert jvm.session_settings(None, {"spark.master": master}) == {**jvm.OWN, "spark.master": master}
 

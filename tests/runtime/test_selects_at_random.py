@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from inline_engine import InlineServer, leave_spark
 
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.one_time import OneTimeQuery
+from penstock.algebra.nodes.query import Query
 from penstock.errors import PenstockError
 from penstock.language import QueryNames, bind_select
 from penstock.physical.execution.progress import NOTHING
@@ -33,7 +35,8 @@ from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.spark.retained import retention
 from penstock.storage import storage
 from penstock.testing.one_time import as_of, assert_same_rows, rows_of
-from penstock.testing.oracle import run_oracle_once, timely_rows
+from penstock.testing.oracle import run_oracle, run_oracle_once, timely_rows
+from penstock.testing.values import Row, python_values
 from penstock.types import END
 from tests.random_world import RandomWorld
 
@@ -42,11 +45,13 @@ READERS = 2
 
 @dataclass
 class Answered:
-    """An answer. law: the query whose relation at the tick it is; of_answers: as a continuous query has answered it."""
+    """An answer. law: the query whose relation at the tick it is; of_answers: as a continuous query has answered it;
+    stream: that query, where it answers a stream, whose elements have their timestamps in front."""
 
     law: OneTimeQuery
     found: LiveAnswer
     of_answers: bool
+    stream: Query | None
 
 
 @dataclass
@@ -246,7 +251,7 @@ class Attack(RandomWorld):
         assert tick is None or found.answer.tick == tick
         assert tick is not None or known_tick in (NOTHING, END) or found.answer.tick == known_tick
         of_answers = any(name in registered for name in names)
-        self.answers.append(Answered(law, found, of_answers))
+        self.answers.append(Answered(law, found, of_answers, query if of_answers and query.root.is_stream else None))
         self.seen["AS OF" if tick is not None else "now"] += 1
         self.seen["of answers"] += of_answers
         return found.batch
@@ -281,6 +286,8 @@ class Attack(RandomWorld):
                 if one.of_answers and tick < self.begin(one.law):
                     # Time begins with the first element: before it nothing has been answered.
                     expected = []
+                elif one.stream is not None:
+                    expected = self.elements(one.stream, inputs, tick, one.found.answer.table.schema.field(0).type)
                 found = rows_of(one.found.answer.table)
                 try:
                     assert_same_rows(replace(one.law, limit=None), found, expected)
@@ -289,6 +296,13 @@ class Attack(RandomWorld):
                     raise AssertionError(f"{told}: {error}") from None
                 self.seen["checked"] += 1
                 self.seen["rows"] += len(expected)
+
+    @staticmethod
+    def elements(query: Query, inputs: Mapping[str, pa.Table], tick: int, type_: pa.DataType) -> list[Row]:
+        """Return the elements of a stream up to a tick, with their timestamps. type_: of these."""
+        events = [event for event in run_oracle(query, inputs).events if event[0] <= tick]
+        times = python_values(pa.array([ts for ts, _, _ in events], pa.int64()).cast(type_))
+        return [(time, *row) for time, (_, _, row) in zip(times, events, strict=True)]
 
     def begin(self, law: OneTimeQuery) -> int:
         """Return the tick of the first element that a query reads."""

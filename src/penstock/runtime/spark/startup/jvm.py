@@ -144,17 +144,18 @@ def session_settings(master: str | None, settings: Mapping[str, str]) -> dict[st
     """Return Spark's settings of a session that Penstock starts: the user's settings override Penstock's. Raises
     PenstockError P0601 for a master that Spark cannot have."""
     master_setting = settings.get("spark.master", master or local_master())
-    check_master(master_setting)
+    check_master(master_setting, settings)
     return {**OWN, **(OWN_LOCAL if _LOCAL.fullmatch(master_setting) else {}), **settings}
 
 
-def check_master(master: str) -> None:
+def check_master(master: str, settings: Mapping[str, str]) -> None:
     """Raises PenstockError P0601 for a master that Spark would try to reach without end, or refuse in words of its
     own."""
     if master.startswith("local") and not (_LOCAL_CORES.fullmatch(master) or master.startswith("local-cluster[")):
         hint = "local[4] runs four tasks at once, local[*] as many as this machine has cores"
         raise not_started(f"{master} is no master", hint=hint)
-    if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
+    is_known = any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+    if master == "yarn" and not is_known and not any(name.startswith("spark.hadoop.yarn.") for name in settings):
         hint = "set the variable HADOOP_CONF_DIR to the folder of yarn-site.xml"
         raise not_started("the master yarn needs the address of a cluster", hint=hint)
     if ":" not in master and not master.startswith("local") and master != "yarn":
