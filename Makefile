@@ -1,4 +1,4 @@
-# The whole vocabulary: make demo[-animals|-preferences], serve-demo, test, fix, bench, soak, lock, audit, clean. CI runs `make test` and nothing else.
+# The whole vocabulary: make demo[-animals|-preferences], serve-demo, test, quick, fix, bench, soak, lock, audit, clean. CI runs `make test` and nothing else.
 PY := .venv/bin/python
 SHELL := /bin/sh
 # Processes that tests start, and those that share their work, read modules that have been compiled once.
@@ -6,8 +6,14 @@ export PYTHONDONTWRITEBYTECODE :=
 # Beside the types, which one processor is enough for: reads all tests, so that they and all modules have been compiled
 # once, and runs one that compiles many loops.
 AHEAD := -m pytest -q -p no:xdist -m "not spark and not server and not slow" -k test_exact_never_lies tests
+# A verdict on a change: all cases that are text, and the law on small samples.
+QUICK := tests/test_scripts.py tests/test_plain_sql.py tests/test_property.py tests/algebra/test_rules.py \
+	tests/algebra/test_rules_sound.py tests/test_live_law.py tests/test_architecture.py
+# What differs from main, committed or not, among the files of a pattern.
+changed = $(shell git diff --name-only --diff-filter=d $$(git merge-base HEAD main 2>/dev/null) -- $(1); \
+	git ls-files --others --exclude-standard -- $(1))
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-animals demo-preferences serve-demo test fix bench soak lock audit clean
+.PHONY: help setup demo demo-animals demo-preferences serve-demo test quick fix bench soak lock audit clean
 
 help:
 	@echo "make demo   run seven continuous queries over the flights of 2013 on Spark"
@@ -15,6 +21,7 @@ help:
 	@echo "make demo-preferences   a burst of orders that is too much to join: alerts of the largest first, share done and delay"
 	@echo "make serve-demo   a server: queries are registered with curl while flights stream, then it is killed and started again"
 	@echo "make test   lint, types, architecture and all tests"
+	@echo "make quick  a verdict on a change in 3 minutes: lint, types and tests of what differs from main, the cases that are text, the law on small samples"
 	@echo "make fix    format and repair what the linter can"
 	@echo "make bench  measure against Spark's own DataFrame API (for less: BENCH='--rows 1000000' STANDING='--counts 1 10')"
 	@echo "make soak   the long tests: many random cases, kill and restart; then half an hour of kills (SOAK_RUN='--minutes 5'),"
@@ -45,6 +52,13 @@ test: setup
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "not spark and not server and not slow" tests
 	$(PY) -m pytest -q -n 3 --dist worksteal -m "server and not spark and not slow" tests
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "spark and not slow" tests
+
+quick: setup
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(if $(call changed,'src/*.py'),$(PY) -m mypy --strict $(call changed,'src/*.py'))
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "not spark and not server and not slow" \
+		$(QUICK) $(filter-out $(QUICK),$(call changed,'tests/**test_*.py'))
 
 fix: setup
 	$(PY) -m ruff check --fix .

@@ -26,10 +26,10 @@ from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.operators import make_operator
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.plan.aggregates import AggregateSpec
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
-from penstock.physical.planning.strategies import Strategy
 from penstock.types import END
 
 RATE = 200

@@ -4,7 +4,8 @@ One stream goes through `RSTREAM(SELECT f(x) FROM S [RANGE 60 SECONDS SLIDE 1 SE
 is warmed first. Printed are rows per second of processor time, the greatest state of the aggregation in bytes, and the
 greatest relative difference from the exact answer. With `--spark` the same windows are computed by Spark in one batch,
 with its own functions, over as many rows as `--spark-rows` says, and its answers are compared with the exact ones too.
-With `--flink-python F/bin/python` (docs/decisions/bench.md) Flink counts distinct values of these rows, as a batch too.
+With `--flink-python F/bin/python` (docs/decisions/fair-benches.md) Flink counts distinct values of these rows, as a
+batch too.
 """
 
 from __future__ import annotations

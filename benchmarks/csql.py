@@ -28,7 +28,7 @@ from benchmarks.window_ids import by_window_ids
 
 ROOT = Path(__file__).parent.parent
 #: Where `--write` puts the tables, and the pictures.
-PAGE = ROOT / "docs" / "decisions" / "csql.md"
+PAGE = ROOT / "benchmarks" / "results" / "csql.md"
 PICTURES = ROOT / "docs" / "pictures"
 
 FREQUENCIES = (100, 300, 1_000, 3_000, 10_000)

@@ -38,7 +38,7 @@ from benchmarks.processes import tree_bytes
 from penstock.runtime.allocation import give_back
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "decisions" / "bench.md"
+PAGE = ROOT / "benchmarks" / "results" / "floors.md"
 
 #: Read by every batch query: one row a file, which none of them takes.
 _WATCHED = """SET max_batch_bytes = 1; SET metrics_file = '{lines}';

@@ -26,7 +26,7 @@ from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "decisions" / "frequent.md"
+PAGE = ROOT / "benchmarks" / "results" / "frequent.md"
 PICTURES = ROOT / "docs" / "pictures"
 BLOCKS = (20, 100, 500)
 LISTS = tuple(range(1, 11))

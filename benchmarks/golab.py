@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from benchmarks.local_harness import Measured, markdown, measure, write_table
 from benchmarks.traces import COLUMNS, link
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def run(query: GolabQuery, window: int, measured: int, step: int) -> dict[str, M
 
 
 #: Where `--write` puts the tables.
-PAGE = Path(__file__).parent.parent / "docs" / "decisions" / "golab.md"
+PAGE = Path(__file__).parent / "results" / "golab.md"
 
 
 def table(found: dict[int, dict[str, Measured]]) -> str:

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from benchmarks.records import save
 from penstock.control.control import Control
-from penstock.control.in_process import InProcessEngine
+from penstock.engines.in_process import InProcessEngine
 from penstock.storage.local import SystemCalls
 
 STREAM = "CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND {options};"

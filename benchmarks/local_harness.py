@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import Planning, optimize
-from penstock.algebra.optimizer.statistics import observe
+from penstock.algebra.properties.statistics import observe
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.ingest import read_columns, stamp
@@ -25,8 +25,8 @@ from penstock.physical.execution.progress import SourceProgress, timed_sources
 from penstock.physical.kernels.compiled import group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
-from penstock.physical.planning.strategies import Strategy
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.runtime.local.runtime import LocalJob, compute_statics
 

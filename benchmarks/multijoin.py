@@ -3,7 +3,7 @@
 The experiment of `[golab 5.4]` on its three sets of parameters (tables 5.3, 5.5 and 5.6; 5.5 with the λ1 = 10 that its
 costs are computed from): one tuple a tick, from stream i with probability λi / Σλ, its join value uniform among
 1..vi, windows of Ti units of time (Σλ ticks each). All 24 orders of the pipelined join run on the local runtime; their
-answers must be equal. The table goes to `docs/decisions/multijoin.md` with `--write`.
+answers must be equal. The table goes to `benchmarks/results/multijoin.md` with `--write`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.kernels.fingerprints import UInt64s
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.joins import multi_join
 from penstock.physical.operators.joins.multi_join import MultiJoin
-from penstock.physical.plan.joins import MultiJoinSpec
+from penstock.physical.plan.joins.specs import MultiJoinSpec
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, probe_pieces
 from penstock.runtime.local.runtime import LocalJob
 
-REPORT = Path(__file__).parent.parent / "docs" / "decisions" / "multijoin.md"
+REPORT = Path(__file__).parent / "results" / "multijoin.md"
 BEGIN, FINISH = "<!-- table -->\n", "<!-- end -->\n"
 BATCH = 2000
 
@@ -239,7 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=30_000)
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/decisions/multijoin.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/results/multijoin.md")
     arguments = parser.parse_args()
     text = report(arguments.rows, arguments.repetitions)
     print(text)

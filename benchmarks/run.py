@@ -4,7 +4,7 @@ Each side of each query runs in a process of its own, one after the other. Its a
 the whole history: a wrong answer fails the bench, however fast. `net` begins when the Spark session stands and is
 warm, and ends with the query; `steady` is the time of the batches alone when the process runs the query again. Where
 another side would take hours it runs on fewer rows, and says so. Flink and Bytewax have sides of some queries; each
-needs an environment of its own (docs/decisions/bench.md), whose interpreter is given.
+needs an environment of its own (docs/decisions/fair-benches.md), whose interpreter is given.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import pyarrow as pa
 from benchmarks.local_harness import markdown, measure, write_table
 
 #: Where `--write` puts the table.
-PAGE = Path(__file__).parent.parent / "docs" / "decisions" / "golab.md"
+PAGE = Path(__file__).parent / "results" / "golab.md"
 HEADING = "## Cost per tuple against the length of the window"
 
 DECLARED = "\n".join(

@@ -5,7 +5,7 @@
 One line of time, 20 values, lengths 1 to 10; the next tuple continues the last one with the coalescing probability p;
 budgets are parts r of a window of 1,000 tuples, and count tuples. Accuracy is judged at the end of the window against
 an exact run, as a mean over seeds. The paper's sentences are judged as thresholds; where one fails the table says so.
-`--write` puts tables and pictures into `docs/decisions/temporal.md`.
+`--write` puts tables and pictures into `benchmarks/results/temporal.md`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.local_harness import markdown, write_table
 from benchmarks.temporal_runs import Experiment, curve, nanoseconds
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "decisions" / "temporal.md"
+PAGE = ROOT / "benchmarks" / "results" / "temporal.md"
 PICTURES = ROOT / "docs" / "pictures"
 
 RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)

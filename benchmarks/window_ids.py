@@ -24,13 +24,13 @@ from penstock.physical.elements import Elements, concat, int64s
 from penstock.physical.kernels.compiled import repeat
 from penstock.physical.operators import OPERATORS
 from penstock.physical.operators.aggregates.accumulators import pre_aggregate, to_lanes
-from penstock.physical.operators.aggregates.finalize import finish
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
+from penstock.physical.operators.aggregates.groups.finalize import finish
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.sequence import CountTimeSpec
 from penstock.physical.plan.spec import Spec
-from penstock.physical.planning.aggregate_layout import AggregateLayout, plan_lanes
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout, plan_lanes
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.materialized import MaterializedElements
 from penstock.tree import walk

@@ -1,7 +1,8 @@
 """Measure the structure of the code: `python scripts/structure.py [--json]`.
 
 Prints files per folder, sizes of files and functions, class names that occur twice, files that name certain classes,
-import circles, and how often types are left open. `tests/test_architecture.py` holds limits on some of these.
+import circles, folders that import each other, and how often types are left open. `tests/test_architecture.py` holds
+limits on some of these.
 """
 
 from __future__ import annotations
@@ -104,6 +105,42 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     return sorted(result)
 
 
+def folder_imports(
+    found: Mapping[str, Path], graph: Mapping[str, set[str]]
+) -> dict[tuple[str, str], set[tuple[str, str]]]:
+    """Return, for each two sub-folders of a room of `src` between which imports run, the imports: (module, imported).
+
+    The own modules of a room are a folder too, under the room's name. Those of `penstock` itself are left out: each is
+    a layer of its own in `tests/test_architecture.py`.
+    """
+    imports = defaultdict(set)
+    for module, targets in graph.items():
+        for target in targets:
+            pair = _folders_apart(_folder(module, found), _folder(target, found))
+            if pair is not None:
+                imports[pair].add((module, target))
+    return dict(imports)
+
+
+def folder_pairs(found: Mapping[str, Path], graph: Mapping[str, set[str]]) -> list[tuple[str, str]]:
+    """Return the pairs of `folder_imports` that import each other."""
+    imports = folder_imports(found, graph)
+    return sorted((one, other) for one, other in imports if one < other and (other, one) in imports)
+
+
+def _folder(module: str, found: Mapping[str, Path]) -> str:
+    return module if found[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def _folders_apart(one: str, other: str) -> tuple[str, str] | None:
+    """Return the folders of the room that both are in, at which they part; None where they do not."""
+    first, second = one.split("."), other.split(".")
+    shared = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), None)
+    at = min(len(first), len(second)) if shared is None else shared
+    ends = ".".join(first[: at + 1]), ".".join(second[: at + 1])
+    return None if ends[0] == ends[1] or at == 0 or "penstock" in ends else ends
+
+
 def folders(found: Mapping[str, Path]) -> dict[str, int]:
     """Return the number of Python files in each folder, sub-folders not counted; `__init__.py` is left out."""
     counts = Counter(str(path.parent.relative_to(ROOT)) for path in found.values() if path.name != "__init__.py")
@@ -182,6 +219,7 @@ def outside_references(root: Path = ROOT) -> int:
 def measure() -> dict[str, object]:
     """Return all measures by name."""
     found = modules()
+    graph = import_graph(found)
     sizes = sorted((len(path.read_text(encoding="utf-8").splitlines()), module) for module, path in found.items()
                    if module.startswith("penstock"))  # fmt: skip
     long = functions({module: path for module, path in found.items() if module.startswith("penstock")})
@@ -202,7 +240,8 @@ def measure() -> dict[str, object]:
             for module in files_with(found, rf"""['"](?:{more})['"]""")
             if not module.startswith(NAMES_AGGREGATES)
         ],
-        "import circles": circles(import_graph(found)),
+        "import circles": circles(graph),
+        "folder pairs that import each other": [f"{one} and {other}" for one, other in folder_pairs(found, graph)],
         "Any": count(found, r"\bAny\b"),
         "cast(": count(found, r"(?<![\w.])cast\("),
         "fmt: skip": count(found, r"# fmt: skip"),

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.preferences.operator import Preferring
 from penstock.physical.plan.preferences.queries import PREFERENCE
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements

@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r"\(reference ([0-9a-f]{8})\)")
 
 #: Steps that set flags and hold locks and nothing else. What is raised there ends the control, and nothing is lost.
 FLAGS = ("control/transactions/backlog.py:Backlog", "control/transactions/backlog.py:AcceptedItem",
-         "control/transactions/request.py:PostedScript.")  # fmt: skip
+         "control/transactions/request.py:Request.")  # fmt: skip
 
 
 class Unforeseen(Exception):

@@ -22,21 +22,21 @@ from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import PlanChoice, Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.need import first_full_instant, is_mature
+from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.language import BoundScript, bind_script
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.plan import Step
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.live import LiveEngine
 from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.choices import Choices
 from penstock.testing.compare import check_shape, events_of, first_difference, show_events
 from penstock.testing.live import Episode, heartbeat, held_of, run_live, takes_over
 from penstock.testing.oracle import timely_rows
 from penstock.testing.plan_choices import random_choices
-from penstock.testing.random.choices import Choices
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.testing.values import FarDate, FarTimestamp, python_values
+from penstock.testing.scalars.values import FarDate, FarTimestamp, python_values
 
 _TOKEN = re.compile(
     r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\d+(?:\.\d+)?|[A-Za-z_]\w*|<=>|<>|<=|>=|!=|\|\||\s+|.",

@@ -44,7 +44,7 @@ from penstock.language import Catalog, bind_query, bind_script
 from penstock.testing.cases import CaseRun, input_table, parse_value
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import Answer, run_oracle
-from penstock.testing.values import Row, close, key_of, order_key
+from penstock.testing.scalars.values import Row, close, key_of, order_key
 
 FOLDER = Path(__file__).parent / "sql"
 _RELATION = re.compile(r"relation (\w+) \((.*)\)( and no others)?$")

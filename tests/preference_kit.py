@@ -24,8 +24,8 @@ from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.denotation import Shards, World
 from penstock.testing.oracle import timely_rows
 from penstock.testing.preferences.kinds import simulate
-from penstock.testing.preferences.random_queries import PreferenceCase, random_preference
 from penstock.testing.preferences.simulation import Simulation
+from penstock.testing.random.preference_queries import PreferenceCase, random_preference
 
 T = TypeVar("T")
 PREFERRING = PreferringJoin | PreferringLookUp | PreferringSelection

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.one_time import answer_over
 from penstock.runtime.spark.one_time.select_plan import run_here, select_plan
 from penstock.testing.cases import CaseRun

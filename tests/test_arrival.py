@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.windows import RowWindow
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import SourceProgress

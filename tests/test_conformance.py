@@ -19,7 +19,7 @@ from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import parse_value
 from penstock.testing.compare import assert_same, check_shape, events_of
-from penstock.testing.values import Event
+from penstock.testing.scalars.values import Event
 
 pytestmark = pytest.mark.skipif(not SUITE.is_dir(), reason=f"no conformance suite at {SUITE}")
 

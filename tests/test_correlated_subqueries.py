@@ -16,10 +16,10 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.oracle import run_oracle
-from penstock.testing.random.choices import Choices, seeded_choices
 from penstock.testing.random.subqueries import Names, RandomSubqueries
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from tests.test_second_opinion import assert_bags
 
 DECLARE = """

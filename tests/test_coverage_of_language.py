@@ -1,8 +1,9 @@
-"""Every construct of the language has a place in docs/language.md and a test that names it; every node has a meaning.
+"""Every construct has a place in docs/language/support.md and a test that names it; every node has a meaning.
 
-Walks what the grammar can build (the trees of `language/queries.py` and `language/statements/`) and every operator of
-the algebra. A node that is in no row of the table "Where each construct is tested", an operator without lowering or
-denotation, a field that the binder neither carries out nor refuses by name: each fails here.
+Walks what the grammar can build (the trees of `language/queries.py`, `language/clauses.py` and `language/statements/`)
+and every operator of the algebra. A node that is in no row of the table "Where each construct is tested", an operator
+without lowering or denotation: each fails here. What the binder does with every field is in
+`tests/language/test_unsupported.py`.
 """
 
 from __future__ import annotations
@@ -10,25 +11,24 @@ from __future__ import annotations
 import enum
 import inspect
 import re
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import get_type_hints
 
 import pytest
 from sqlglot import exp
 
 import penstock.session  # noqa: F401 - loads every operator
 from penstock.algebra import Algebra
-from penstock.language import queries, statements
-from penstock.language.statement_kinds import KINDS
-from penstock.language.unsupported import CARRIED_OUT, REFUSED
+from penstock.language import clauses, queries
+from penstock.language.statements import KINDS
 from penstock.physical.planning.lowering import lower
 from penstock.testing.denotation import denote
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "language.md"
+PAGE = ROOT / "docs" / "language" / "support.md"
 HEADING = "## Where each construct is tested"
 
 
@@ -49,17 +49,17 @@ def rows() -> list[Row]:
     return [Row(*row) for row in cells if row[2]]
 
 
-def grammar_types(module: ModuleType) -> Iterator[type]:
+def grammar_types(*modules: ModuleType) -> Iterator[type]:
     """What a parsed statement may consist of."""
-    for _, found in inspect.getmembers(module, inspect.isclass):
-        if found.__module__.startswith(module.__name__):
-            yield found
+    for module in modules:
+        for _, found in inspect.getmembers(module, inspect.isclass):
+            if found.__module__ == module.__name__:
+                yield found
 
 
-#: What a statement in a file of its own consists of; the file binds all of it.
-WHOLE = {kind.tree for kind in KINDS}
-TREES = {*grammar_types(queries), *grammar_types(statements), *WHOLE} - {statements.AccessRole, statements.Statement}
-GRAMMAR = sorted(TREES, key=lambda t: t.__name__)
+#: What a statement consists of, beside queries; its file binds all of it.
+WHOLE = {*grammar_types(clauses, *(sys.modules[kind.tree.__module__] for kind in KINDS))}
+GRAMMAR = sorted({*grammar_types(queries), *WHOLE}, key=lambda t: t.__name__)
 
 
 def operators(base: type[Algebra] = Algebra) -> Iterator[type[Algebra]]:
@@ -93,26 +93,6 @@ def test_the_table_names_only_what_there_is() -> None:
 def test_every_operator_has_a_meaning_and_a_lowering(kind: type[Algebra]) -> None:
     assert denote.dispatch(kind) is not denote.dispatch(object), f"the oracle does not know {kind.__name__}"
     assert lower.dispatch(kind) is not lower.dispatch(Algebra), f"{kind.__name__} has no lowering"
-
-
-def test_every_field_is_carried_out_or_refused_by_name() -> None:
-    """A field that the guard would refuse by its own name has been forgotten."""
-    whole = {*WHOLE, *refused_whole()}
-    kinds = [kind for kind in GRAMMAR if is_dataclass(kind) and kind not in whole]
-    told = {kind: CARRIED_OUT.get(kind, frozenset()) | {f for owner, f in REFUSED if owner is kind} for kind in kinds}
-    assert [(kind, f.name) for kind in kinds for f in fields(kind) if f.compare and f.name not in told[kind]] == []
-
-
-def refused_whole() -> set[type]:
-    """Trees that stand only in fields that are refused by name."""
-    refused = {kind for owner, field in REFUSED for kind in _mentioned(owner, field)}
-    read = {kind for owner, names in CARRIED_OUT.items() for field in names for kind in _mentioned(owner, field)}
-    return refused - read
-
-
-def _mentioned(owner: type, field: str) -> set[type]:
-    text = str(get_type_hints(owner)[field])
-    return {kind for kind in GRAMMAR if re.search(rf"\b{kind.__name__}\b", text)}
 
 
 def test_the_tests_of_a_construct_name_it() -> None:

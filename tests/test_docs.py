@@ -3,6 +3,8 @@ are answered by the local runtime, and where a ```result block follows, the answ
 
 The blocks of a page build on each other. A block after the word `refused` (```cql refused) must be refused; one after
 `drain` is answered as with --drain.
+
+A page of docs/decisions is one decision: three headings, at most 150 lines, and a line in the index.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import Scan
-from penstock.connectors.sinks.text import csv_text
+from penstock.connectors.text import csv_text
 from penstock.errors import PenstockError
 from penstock.language import BoundScript, Catalog, bind_script
 from penstock.runtime.local.runtime import run_local
@@ -24,6 +26,8 @@ from penstock.tree import walk
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+INDEX = ROOT / "docs" / "decisions" / "README.md"
+DECISIONS = sorted(path for path in INDEX.parent.glob("*.md") if path != INDEX)
 
 _FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -110,3 +114,17 @@ def test_the_script_over_tables_of_others_is_correct() -> None:
 def test_the_demo_script_is_correct() -> None:
     script = ROOT / "examples" / "flights.cql"
     assert len(bind_script(script.read_text(encoding="utf-8"), file=script.name).queries) >= 6
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_page_of_a_decision_has_its_form(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    headings = [line for line in lines if re.match(r"#{1,6} ", line)]
+    assert headings[:1] == lines[:1], "it begins with its title"
+    assert headings[1:] == ["## Context", "## Decision", "## Consequences"]
+    assert len(lines) <= 150
+
+
+def test_the_index_has_each_decision_once() -> None:
+    named = re.findall(r"^- \[([\w-]+\.md)\]\(\1\): ", INDEX.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(named) == [path.name for path in DECISIONS]

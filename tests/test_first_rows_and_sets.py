@@ -18,9 +18,9 @@ from penstock.algebra import SortKey
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.operators import Moment, Operator, make_operator
-from penstock.physical.plan.joins import Keep, PartnerCountsSpec
+from penstock.physical.plan.joins.specs import Keep, PartnerCountsSpec
 from penstock.physical.plan.sets import CopyRule, DistinctSpec, SetOperationSpec, TopKSpec
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle

@@ -17,12 +17,12 @@ from penstock.explain import to_json, to_text
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import NestedPlan
+from penstock.physical.execution.render import render_plan
 from penstock.physical.operators import Moment
 from penstock.physical.operators.sequence.count_time import CountTime
 from penstock.physical.operators.sequence.relations import SequenceModelWithRelations
 from penstock.physical.operators.sequence.sequence_model import SequenceModel
 from penstock.physical.plan.plan import Plan
-from penstock.physical.plan.render import render_plan
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.spec import Ticks
 from penstock.physical.planning.planner import plan_queries

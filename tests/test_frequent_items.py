@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import ScriptErrors
 from penstock.language import bind_script
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same

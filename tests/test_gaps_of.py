@@ -15,7 +15,7 @@ import pytest
 from penstock.algebra import Closing
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.temporal.gaps import GapsInOrder, GapsOfChanges
 from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.runtime.local.runtime import run_local

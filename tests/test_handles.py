@@ -70,7 +70,7 @@ def test_a_session_says_what_it_knows(session: penstock.Session) -> None:
 def test_a_query_describes_itself_and_does_not_run(session: penstock.Session) -> None:
     words, counts = session.queries["words"], session.queries["counts"]
     assert repr(words) == "Query(words: a stream of (ts BIGINT, word STRING))"
-    assert repr(counts) == "Query(counts: a relation, told as changes of (ts BIGINT, op STRING, n BIGINT))"
+    assert repr(counts) == "Query(counts: a relation, emitted as changes of (ts BIGINT, op STRING, n BIGINT))"
     assert words.schema == pa.schema([("ts", pa.int64()), ("word", pa.string())])
     assert "SELECT word FROM S" in words._repr_html_() and "<td>STRING</td>" in words._repr_html_()
 

@@ -66,7 +66,7 @@ def check_sections(titles: list[str], tmp_path: Path) -> None:
 
 def test_the_sections_do_what_they_say(tmp_path: Path) -> None:
     """All in one copy: seven processes take 2 s each to begin."""
-    assert len(SECTIONS) >= 7
+    assert len(SECTIONS) >= 11
     check_sections([*SECTIONS], tmp_path)
 
 
@@ -94,7 +94,16 @@ WINDOW_KIND = {
 
 
 #: A statement is a file and its lines in the registry.
-STATEMENT = {"language/statement_kinds/readers.py", "language/statement_kinds/__init__.py"}
+STATEMENT = {"language/statements/readers.py", "language/statements/__init__.py"}
+
+
+#: By section, the files that adding one of its things touches: what it does, and the lines of registries.
+TOUCHED = {
+    "Add a source": {"connectors/sources/counter.py", "connectors/sources/__init__.py"},
+    "Add a scheduling policy": {"runtime/deciding/weighted_units.py", "runtime/deciding/registry.py"},
+    "Add a setting": {"settings.py", "language/statements/insert.py"},
+    "Add an HTTP route": {"server/http/version.py", "server/http/app.py"},
+}
 
 
 def places(section: str) -> set[str]:
@@ -111,6 +120,11 @@ def test_a_statement_touches_its_own_file_and_the_registry_alone() -> None:
     assert places(SECTIONS["Add a statement"]) == STATEMENT
 
 
+@pytest.mark.parametrize("title", TOUCHED)
+def test_a_thing_touches_its_own_file_and_registries_alone(title: str) -> None:
+    assert places(SECTIONS[title]) == TOUCHED[title]
+
+
 def test_the_page_has_its_sections() -> None:
     assert {
         "Add a function",
@@ -120,4 +134,8 @@ def test_the_page_has_its_sections() -> None:
         "Add an operator with its synopsis",
         "Add a rewrite rule",
         "Add a statement",
+        "Add a scheduling policy",
+        "Add a setting",
+        "Add a source",
+        "Add an HTTP route",
     } <= SECTIONS.keys()

@@ -22,7 +22,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.language import bind_script
 from penstock.testing.oracle import run_oracle
 from penstock.testing.preferences.simulation import Simulation
-from penstock.testing.values import key_of
+from penstock.testing.scalars.values import key_of
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (id INT, t BIGINT, item INT, price INT) FROM MEMORY () TIMESTAMP BY t UNIT SECOND;"

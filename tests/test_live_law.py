@@ -10,7 +10,7 @@ import pytest
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.language import bind_script
 from penstock.testing.live import Episode, run_live
-from penstock.testing.values import Event
+from penstock.testing.scalars.values import Event
 
 SOURCES = """
 CREATE STREAM S (ts INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Session
 from penstock.algebra.nodes.scans import Source
-from penstock.cli.answers import warnings_of
+from penstock.cli.shared.answers import warnings_of
 from penstock.control.row_changes import replaced_rows, row_notices
 from penstock.errors import PenstockError
 from penstock.language import bind_script
@@ -187,6 +187,57 @@ def test_frames_that_cannot_be_read_say_which_column() -> None:
     with pytest.raises(PenstockError, match="the timestamp column t is") as texts:
         session.stream("c", pandas.DataFrame({"t": ["2024-03-01"]}), timestamp="t")
     assert "pandas.to_datetime" in str(texts.value.hint)
+
+
+def _refused_rows() -> Session:
+    pandas = pytest.importorskip("pandas")
+    session = Session()
+    times = pandas.to_datetime(["2024-03-01 09:00:00", "2024-03-01 08:00:00"])
+    session.relation("r", pandas.DataFrame({"k": [1, 2], "op": ["I", "D"], "t": times}), timestamp="t", operation="op")
+    session.stream("s", pandas.DataFrame({"k": [1, 2], "t": times}), timestamp="t")
+    return session
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("r", r"2 records of r rejected: .*\n  hint: .* \+ or - in the column of OPERATION BY"),
+     ("s", r"1 row of s came late and came into no result.\n  hint: ORDER WITHIN")],
+)  # fmt: skip
+def test_rows_of_a_frame_that_are_in_no_answer(source: str, said: str) -> None:
+    with pytest.warns(UserWarning, match=said):
+        _refused_rows().select(f"SELECT k FROM {source}")
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (b"k,v,t\n1,M\xfcller,2024-03-01 09:00:00\n", "iconv"),
+        (b'k,v,t\n"1,234",a,2024-03-01 09:00:00\n', "a point and nothing between thousands"),
+        (b"k,v,t\n1,a,2024-03-01 09:00:00\n2,a,2024-03-01 08:00:00\n", "ORDER WITHIN 5 MINUTES"),
+    ],
+)
+def test_what_to_do_about_records_that_are_left_out(tmp_path: Path, content: bytes, hint: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    files = f"FROM FILES (path '{path}', format 'csv', header 'true') TIMESTAMP BY t"
+    lines = list(warnings_of(_answer(f"CREATE STREAM s (k INT, v STRING, t TIMESTAMP) {files}; SELECT * FROM s")))
+    assert lines[-1].startswith("  hint: ") and hint in lines[-1]
+
+
+def test_what_is_taken_for_a_frame_or_a_column() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"k": [1]}, index=pandas.to_datetime(["2024-03-01"]))
+    session = Session()
+    for call, hint in (
+        (lambda: session.relation("a", "data.csv"), "FROM FILES (path 'data.csv')"),
+        (lambda: session.stream("a", frame, timestamp="index"), "frame.reset_index()"),
+        (lambda: session.stream("a", frame, timestamp=frame["k"]), "as in 'k'"),
+        (lambda: session.query("CREATE QUERY q AS SELECT 1"), "without CREATE QUERY"),
+    ):
+        with pytest.raises(PenstockError) as caught:
+            call()
+        errors = getattr(caught.value, "errors", (caught.value,))
+        assert hint in str(errors[0].hint)
 
 
 def test_spark_settings_that_spark_has_not() -> None:

@@ -23,7 +23,7 @@ import pytest
 from penstock.algebra.nodes.query import Query
 from penstock.errors import PenstockError
 from penstock.language import bind_query, bind_script
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.schedule import Arrivals
 from penstock.testing import thresholds
 from penstock.testing.cases import Case, CaseRun, case_arrivals, case_inputs, parse_case
@@ -129,7 +129,7 @@ def attempt(case: Case, draw: random.Random, tally: Tally) -> None:
 
 def _is_beyond_pairs(table: Any) -> bool:
     """Return whether the sum of doubles of a table may have more bits than a pair of doubles holds (106): what is left
-    when the large ones have gone is then not exact (docs/decisions/meaning.md), and the oracle is."""
+    when the large ones have gone is then not exact (docs/decisions/exact-sums.md), and the oracle is."""
     return any(
         len(sizes) > 1 and max(sizes) / min(sizes) > 2.0**52
         for name, type_ in zip(table.schema.names, table.schema.types, strict=True)

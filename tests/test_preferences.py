@@ -22,7 +22,7 @@ from penstock.testing.compare import assert_same, first_difference
 from penstock.testing.denotation import World, relation
 from penstock.testing.oracle import run_oracle, timely_rows
 from penstock.testing.preferences.kinds import simulate
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from penstock.tree import Node, transform_up
 
 

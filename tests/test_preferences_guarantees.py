@@ -22,7 +22,7 @@ from penstock.expressions.draws import draws, exponential_draws
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.runtime.watching.metrics import RunMetrics
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 
 Bags = dict[int, Counter[Row]]
 SEEDS = range(300, 312)

@@ -20,7 +20,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.redaction import BLOT, is_secret, redacted, redacted_line, redacted_text
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
 from penstock.runtime.spark.checkpoint.planning_cache import sink_identity
-from penstock.runtime.spark.job_files import write_job
+from penstock.runtime.spark.worker.job_files import write_job
 
 SECRET = "hunter2!x"
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [path for folder in (ROOT.glob, DOCS.rglob, (ROOT / "benchmarks").rglob) for path in sorted(folder("*.md"))]
 CITING = [
     path
     for folder in ("src", "tests", "benchmarks", "examples", "docs")
@@ -97,7 +97,7 @@ def test_every_link_and_anchor_of_a_page_exists(page: Path) -> None:
 
 
 def test_every_page_that_the_code_names_exists() -> None:
-    named = re.compile(r"\bdocs/[\w/-]+\.md\b")
+    named = re.compile(r"\b(?:docs|benchmarks)/[\w/-]+\.md\b")
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in CITING

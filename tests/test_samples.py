@@ -21,7 +21,7 @@ from penstock.expressions.sampling.estimates import Estimated, estimates, half_w
 from penstock.expressions.sampling.inclusion import SIDE, Inclusion, independent, of_pair, packed, unpacked
 from penstock.language import bind_script
 from penstock.physical.operators.sets import first_rows, skyband
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.runtime import LocalJob, run_local
 from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same

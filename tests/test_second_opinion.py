@@ -12,7 +12,7 @@ import pytest
 
 from penstock.language import bind_script
 from penstock.testing.oracle import run_oracle
-from penstock.testing.values import Row, close, key_of, order_key
+from penstock.testing.scalars.values import Row, close, key_of, order_key
 
 DECLARE = """
 CREATE STREAM S (ts INT, k INT, a INT, s STRING, d DOUBLE, m DECIMAL(6,2)) FROM MEMORY () TIMESTAMP BY ts;

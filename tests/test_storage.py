@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posix
+import random
 import stat
 import unicodedata
 from collections.abc import Iterator
@@ -14,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.storage import Held, storage
-from penstock.storage.local import LocalStorage
+from penstock.storage.local import LocalStorage, SystemCalls
 from penstock.storage.names import file_name
-from penstock.testing.faults import FailingCalls
+from penstock.testing.faults import LOSSES, FailingCalls, PowerCut, PowerLost
 
 DISK = LocalStorage()
 
@@ -82,6 +84,54 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, kind: str) -> None:
         LocalStorage(FailingCalls(kind, 1)).write(tmp_path / "file", b"after")
     assert (tmp_path / "file").read_bytes() == b"before"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+class NoLinks(SystemCalls):
+    """Calls of a file system without hard links."""
+
+    def link(self, source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+@pytest.mark.parametrize("calls", [SystemCalls(), NoLinks()])
+def test_a_new_file_replaces_none(tmp_path: Path, calls: SystemCalls) -> None:
+    disk = LocalStorage(calls)
+    disk.write(tmp_path / "a" / "file", b"before", new=True)
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "link"):
+        with pytest.raises(FileExistsError):
+            disk.write(tmp_path / "a" / name, b"after", new=True)
+    assert (tmp_path / "a" / "file").read_bytes() == b"before" and mode(tmp_path / "a" / "file") == 0o600
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["file", "link"]
+    disk.write(tmp_path / "a" / "file", b"after")
+    assert (tmp_path / "a" / "file").read_bytes() == b"after"
+
+
+@pytest.mark.parametrize("kind", ["open", "write", "fsync", "link"])
+def test_a_new_file_is_whole_or_none(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(OSError, match=r"device|Input"):
+        LocalStorage(FailingCalls(kind, 1)).write(tmp_path / "file", b"after", new=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_new_file_outlasts_a_loss_of_power(tmp_path: Path, how: str) -> None:
+    number, is_written = 0, False
+    while not is_written:
+        number += 1
+        folder, spare = tmp_path / str(number), tmp_path / f"spare {number}"
+        folder.mkdir()
+        spare.mkdir()
+        calls = PowerCut(spare, number)
+        try:
+            LocalStorage(calls).write(folder / "file", b"rows", new=True)
+            is_written = True
+        except PowerLost:
+            pass
+        calls.lose(how, random.Random(number), [folder])
+        found = [p.read_bytes() for p in folder.iterdir() if not p.name.startswith(".")]
+        assert found == [b"rows"] or (found == [] and not is_written), number
+    assert number > 6
 
 
 class ShortWrites(FailingCalls):

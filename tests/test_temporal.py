@@ -17,19 +17,19 @@ from penstock.algebra import Closing
 from penstock.expressions.nodes import AggregateCall, Column
 from penstock.language import bind_script
 from penstock.physical.elements import Elements, int64s
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.temporal.coalesce import Coalescing
 from penstock.physical.operators.temporal.granule_runs import GranuleRuns
 from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder, StretchPieces
 from penstock.physical.operators.temporal.stretches_of_window import StretchesOfWindow
+from penstock.physical.plan.state.aggregate_layout import plan_lanes
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec, StretchPiecesSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
-from penstock.physical.planning.aggregate_layout import plan_lanes
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.denotation.coalesce import stretches

@@ -7,10 +7,10 @@ import pytest
 
 from penstock.language import bind_script
 from penstock.testing.cases import CaseRun, case_inputs, parse_case
+from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
-from penstock.testing.periods import TemporalMaker
-from penstock.testing.random.choices import Choices, seeded_choices
+from penstock.testing.random.periods import TemporalMaker
 
 SHORT, LONG = 15, 5_000
 

@@ -14,7 +14,7 @@ from penstock.runtime.local.runtime import plan_local, run_local
 from penstock.testing.cases import case_arrivals, case_inputs, check_case, parse_case
 from penstock.testing.compare import assert_same, check_shape, events_of, first_difference
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
-from penstock.testing.values import Event
+from penstock.testing.scalars.values import Event
 from penstock.types import Field, Schema, TimeDomain, Unit
 from tests.spread import CaseSpread
 

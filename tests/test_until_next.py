@@ -15,7 +15,7 @@ import pytest
 from penstock.algebra.nodes.until_next import Lives
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.temporal.until_next import UntilNext
 from penstock.physical.plan.temporal.until_next import UntilNextSpec
 from penstock.runtime.local.runtime import run_local

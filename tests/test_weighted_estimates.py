@@ -29,9 +29,9 @@ from penstock.settings import Settings
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import assert_same, first_difference
 from penstock.testing.oracle import run_oracle
-from penstock.testing.preferences.random_queries import random_estimate
+from penstock.testing.random.preference_queries import random_estimate
+from penstock.testing.scalars.values import Row
 from penstock.testing.thresholds import lowered, small
-from penstock.testing.values import Row
 
 SEEDS = range(24)
 

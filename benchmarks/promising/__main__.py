@@ -22,7 +22,7 @@ from benchmarks.promising.figures import Panel
 from benchmarks.promising.structures import Cost
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "decisions" / "promising.md"
+PAGE = ROOT / "benchmarks" / "results" / "promising.md"
 PICTURE = ROOT / "docs" / "pictures" / "promising.svg"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 

@@ -310,6 +310,19 @@ def check_columns(chosen: Iterable[str | None], known: Iterable[str]) -> None:
             raise PenstockError("P0202", f"the result has no column {name}", hint=nearest(name, names))
 
 
+def check_watched(seconds: object, every: object, rows: object, value: str | None, numbers: Sequence[str]) -> None:
+    """Check the arguments of a `watch`. numbers: the columns that a chart can draw. Raises PenstockError P0203."""
+    for name, given in (("seconds", seconds), ("every", every)):
+        is_number = isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < float("inf")
+        if not is_number and not (name == "seconds" and given is None):
+            raise PenstockError("P0203", f"{name}: {given!r} is no number of seconds", hint=f"as in {name}=0.5")
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+        raise PenstockError("P0203", f"rows: {rows!r} is no number of rows", hint="it is a whole number from 1 on")
+    if value is not None and value not in numbers:
+        shown = ", ".join(numbers) or "none"
+        raise PenstockError("P0203", f"value: {value} has no numbers to draw", hint=f"columns with numbers: {shown}")
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the known names closest to `name` (case-insensitive), or a few names when none is close."""
     names = sorted(set(known))
@@ -323,9 +336,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return f"known: {shown}" + (", ..." if len(names) > 8 else "")
 
 
-# -- errors that nobody has foreseen: a fault of the program --------------------------------------------------------
+# -- unforeseen errors: a fault of the program -----------------------------------------------------------------------
 #
-# Such an error is logged with its traceback and a reference. Whoever sent the command receives P0601 with this
+# Such an error is logged with its traceback and a reference. The sender of the command receives P0601 with this
 # reference and without the traceback. The same fault at the same place has the same reference, also after a restart.
 
 #: Characters of the text of such an error that its message has.
@@ -338,8 +351,8 @@ def first_error(error: PenstockError) -> PenstockError:
 
 
 def as_known(error: Exception, what: str) -> PenstockError:
-    """Return an error that users know: the first one of a script, another one as it is, P0601 for what nobody has
-    foreseen. what: what has failed, such as `the command cannot be applied`."""
+    """Return an error for users: the first one of a script, another PenstockError as it is, P0601 for an unforeseen
+    one. what: what has failed, such as `the command cannot be applied`."""
     if isinstance(error, PenstockError):
         return first_error(error)
     reference = log_internal(error, what)

@@ -24,8 +24,8 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sinks.memory import MemorySink
 from penstock.connectors.sinks.tabular import html_table, rendered
-from penstock.errors import PenstockError, check_columns, malformed_rows, nearest
-from penstock.notebook.latest_rows import LatestRows
+from penstock.errors import PenstockError, check_columns, check_watched, malformed_rows, nearest
+from penstock.notebook.latest_rows import LatestRows, is_number
 from penstock.notebook.watching import Display, watch
 from penstock.runtime.watching.progress import RunProgress
 from penstock.types import type_name
@@ -306,8 +306,9 @@ class Run:
             PenstockError: P0201 for an unknown query, P0202 for a column that it has not.
         """
         result = self._only_result(query)
-        names = result.to_arrow().schema.names
-        check_columns((value, by), names[1 if result.is_stream else 2 :])
+        fields = list(result.to_arrow().schema)[1 if result.is_stream else 2 :]
+        check_columns((value, by), (one.name for one in fields))
+        check_watched(seconds, every, rows, value, [one.name for one in fields if is_number(one.type)])
         latest = LatestRows(not result.is_stream, not result.is_stream, rows, value, by)
         watch(result.name, _GrowingRows(self, result), latest, seconds, every, display)
 
@@ -433,7 +434,7 @@ def _with_timestamps(type_: pa.DataType) -> pa.DataType:
 
 def query_text(query: Query) -> str:
     """Return `Query(late: a stream of (ts TIMESTAMP, dest STRING))`, the `repr` of a query."""
-    kind = "a stream of" if query.root.is_stream else "a relation, told as changes of"
+    kind = "a stream of" if query.root.is_stream else "a relation, emitted as changes of"
     return f"Query({query.name}: {kind} {_columns(query.output_schema)})"
 
 

@@ -32,7 +32,7 @@ _postponed = False
 
 
 def postpone() -> None:
-    """Let pyarrow do without pandas until something is converted to it; pyarrow asks once whether there is pandas.
+    """Let pyarrow do without pandas until something is converted to it; pyarrow looks once whether there is pandas.
 
     Call it before other threads are started.
     """

@@ -1,7 +1,7 @@
 """Removal of secrets from text for people: options, addresses and scripts with passwords and tokens.
 
-Contract: a *secret* is an option whose key says so (`is_secret`), the password in an address such as
-`kafka://user:password@host`, and a parameter of an address or of a connection string whose name says so. The place of a
+Contract: a *secret* is an option whose key is one of a secret (`is_secret`), the password in an address such as
+`kafka://user:password@host`, and a parameter of an address or of a connection string with such a name. The place of a
 secret (`password_env 'NAME'`, `password_file 'path'`) is none. All code that prints, logs or writes options or a part
 of a script uses this module; the secret itself reaches its connector unchanged.
 """

@@ -1,4 +1,4 @@
-"""What a server says of its declarations and commands: the same values at its doors and in its client."""
+"""What a server reports of its declarations and commands: the same values at its doors and in its client."""
 
 from __future__ import annotations
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
-from penstock.algebra.optimizer.statistics import Statistics, known_statistics
+from penstock.algebra.properties.statistics import Statistics, known_statistics
 from penstock.connectors.arguments import (
     Named,
     names_argument,
@@ -29,10 +29,10 @@ from penstock.connectors.arguments import (
     timestamp_of,
     type_of,
 )
+from penstock.connectors.overview.targets import collisions
 from penstock.connectors.sinks.memory import collected
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
-from penstock.connectors.targets import collisions
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make, return_type
 from penstock.handles import Rows, Run, Snapshot, SourceHandle, Starts, query_html, query_text, starts_of
@@ -49,8 +49,8 @@ from penstock.language import (
 )
 from penstock.language.commands import ExportCommand
 from penstock.notebook.plan_text import explained
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.state_size.summary import QueryState, query_state
-from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted_text
 from penstock.runtime.local.explain import explain, export_plan
 from penstock.served import ShownEntries, kind_of_rows, listed_table
@@ -141,7 +141,7 @@ class Session:
         """Return the answer of a one-time query: its rows at one instant, after its sources have been read to their
         ends in this process. Raises ScriptErrors, and P0622 for a source without an end."""
         answer = self._answer_once(bind_select(script_argument(text), self.catalog, self.settings))
-        for warning in answer.warnings:
+        for warning in (*("\n".join(lines) for lines in answer.left_out()), *answer.warnings):
             warnings.warn(warning, stacklevel=2)
         return Snapshot(answer)
 
@@ -247,7 +247,8 @@ class Session:
 
     def _declare(self, source: Source, df: Any) -> SourceHandle:
         if source.name in self.catalog:
-            raise PenstockError("P0206", f"{source.name} is declared already")
+            hint = f"choose another name, or DROP what has it first: session.execute('DROP STREAM {source.name}')"
+            raise PenstockError("P0206", f"{source.name} is declared already", hint=hint)
         if isinstance(df, pa.Table):
             from penstock.runtime.spark.input.dataframes import plain_table
 
@@ -294,6 +295,8 @@ class Session:
                 self._spark = self._unchecked_spark = df.sparkSession
             return frames.frame_schema(name, df)
         hint = "pandas.DataFrame(rows) makes one of rows" if isinstance(df, list | tuple | dict) else None
+        if isinstance(df, str | PurePath):
+            hint = f"a file is declared by execute: CREATE RELATION {name} (...) FROM FILES (path '{df}')"
         expected = "a frame of Spark, pandas or Polars, or an Arrow table"
         raise PenstockError("P0203", f"{name}: expected {expected}, not {type_of(df)}", hint=hint)
 

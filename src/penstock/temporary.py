@@ -26,7 +26,7 @@ except ImportError:  # no POSIX: nothing is locked, so nothing is swept
 WORKERS = "PENSTOCK_WORKERS"
 _PREFIX = "penstock-"
 _LOCK = ".temporary"
-#: By folder, the open file whose lock says that it is used.
+#: By folder, the open file whose lock marks it as used.
 _HELD: dict[Path, int] = {}
 #: Whether this process has removed the folders of ended ones.
 _SWEPT = threading.Event()

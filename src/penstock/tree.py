@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 N = TypeVar("N", bound="Node")
@@ -20,8 +20,7 @@ class Node:
     """Base of every tree in Penstock. Subclasses are `@dataclass(frozen=True, eq=False)`: equality is by fingerprint.
 
     A field declared with `metadata={"transparent": True}` is not part of the fingerprint (a position, a name for
-    display only). One with `metadata={"added": True}` is part of it unless it has its default: so trees that were made
-    before the field was there keep their fingerprints, by which checkpoints find state.
+    display only).
     """
 
     @property
@@ -69,7 +68,7 @@ class Node:
         if known is None:
             digest = hashlib.blake2b(type(self).__name__.encode(), digest_size=16)
             for name, counts in _fields(type(self)):
-                if counts and name not in left_out(self):
+                if counts:
                     digest.update(f"|{name}=".encode())
                     digest.update(_token(getattr(self, name)).encode())
             known = digest.hexdigest()
@@ -97,27 +96,6 @@ def _fields(kind: type[Node]) -> tuple[tuple[str, bool], ...]:
 
 #: By class: `dataclasses.fields` would compute them again for every node.
 _FIELDS: dict[type[Node], tuple[tuple[str, bool], ...]] = {}
-
-
-def left_out(value: Any) -> Collection[str]:
-    """Return the fields of a dataclass that were added later and have their defaults."""
-    kind = type(value)
-    known = _ADDED.get(kind)
-    if known is None:
-        known = tuple((f.name, f.default) for f in dataclasses.fields(kind) if f.metadata.get("added"))
-        _ADDED[kind] = known
-    return [name for name, default in known if getattr(value, name) == default] if known else ()
-
-
-#: By class, the fields that were added later, with their defaults.
-_ADDED: dict[type, tuple[tuple[str, Any], ...]] = {}
-
-
-def text_without_added(value: Any) -> str:
-    """Return the text of a dataclass as `repr` writes it, without what `left_out` returns."""
-    names = [f.name for f in dataclasses.fields(value)]
-    parts = (f"{name}={getattr(value, name)!r}" for name in names if name not in left_out(value))
-    return f"{type(value).__qualname__}({', '.join(parts)})"
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -1,7 +1,7 @@
 """Column types, schemas, time domains and intervals.
 
-A column type is a `pyarrow.DataType`, because Arrow is the one physical format. A `TimeDomain` says what one tick of
-a query's time is [semantics 1]: microseconds for a TIMESTAMP column, the declared unit for an integer column.
+A column type is a `pyarrow.DataType`, because Arrow is the one physical format. A `TimeDomain` is what one tick of a
+query's time is [semantics 1]: microseconds for a TIMESTAMP column, the declared unit for an integer column.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from penstock.algebra import Algebra, Join, Scan, SemiJoin, leaves
 from penstock.algebra.optimizer.cost import cost, plan_cost
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.optimizer import Planning, TraceStep, optimize
-from penstock.algebra.optimizer.statistics import HORIZON, SourceStatistics, Statistics, known_statistics
+from penstock.algebra.properties.statistics import HORIZON, SourceStatistics, Statistics, known_statistics
 from penstock.language import bind_script
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.session import Session
 from penstock.tree import walk
 

@@ -21,7 +21,7 @@ from penstock.testing.denotation import World
 from penstock.testing.live import held_of
 from penstock.testing.oracle import events_in, timely_rows
 from penstock.testing.random.worlds import FLAVOURS, Flavour, random_case, seeded_choices
-from penstock.testing.values import Event, Row, key_of
+from penstock.testing.scalars.values import Event, Row, key_of
 from penstock.types import END
 
 Rows = list[tuple[int, Row]]

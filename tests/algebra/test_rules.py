@@ -25,7 +25,7 @@ import pytest
 from penstock.algebra import Algebra
 from penstock.algebra.optimizer.optimizer import Planning, TraceStep, optimize
 from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.render import render
 from penstock.explain import RenderNode, to_text
 from penstock.language import bind_script

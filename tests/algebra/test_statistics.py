@@ -12,7 +12,7 @@ from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics, known_statistics, observe
+from penstock.algebra.properties.statistics import SourceStatistics, Statistics, known_statistics, observe
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.session import Session

@@ -92,6 +92,26 @@ SET statistics = 'T(rate 100, k 20)';
     assert "groups: state bounded only by the number of groups (k); about 560 bytes (T with 100 rows/s)" in out
 
 
+def test_the_place_of_unbounded_state_is_that_of_its_statement(tmp_path: Path) -> None:
+    """Not that of the same text in a comment, and neither a secret nor a name in a string changes it."""
+    place = tmp_path / "places.cql"
+    pairs = "SELECT S.k FROM S [RANGE 5 SECONDS], T [UNBOUNDED] WHERE S.k = T.k"
+    sink = "INTO POSTGRES (url 'postgresql://u:very-secret@h/d', table 'FROM T [UNBOUNDED]')"
+    place.write_text(f"""CREATE STREAM S (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE STREAM T (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts;
+-- CREATE QUERY pairs AS {pairs}
+CREATE QUERY pairs AS {pairs};
+CREATE QUERY kept {sink} AS
+{pairs};
+{pairs};
+""")
+    _, out, _ = call("check", place)
+    column = 1 + pairs.index("T [")
+    assert f"{place}:4:{column + len('CREATE QUERY pairs AS ')}: warning: pairs: state unbounded" in out
+    assert f"{place}:6:{column}: warning: kept: state unbounded" in out
+    assert f"{place}:7:{column}: warning: query_1: state unbounded" in out
+
+
 def test_check_of_a_script_for_a_server(tmp_path: Path) -> None:
     """What only a server carries out is checked, with the places of results; nothing runs."""
     place = tmp_path / "served.cql"
@@ -200,6 +220,30 @@ def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     code, _, err = call("check", tmp_path / "none.cql")
     assert code == 2
     assert err == f"error P0401: cannot read the script {tmp_path / 'none.cql'}: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [("bootstrap 'kafka://h:9092'", "the addresses of brokers"), ("bootstrap 'h:port'", "the addresses of brokers"),
+     ("bootstrap 'h:9092,i:99999'", "the addresses of brokers"), ("bootstrap 'h', offset 'earliest'", "no column"),
+     ("bootstrap '[::1]:9092', starting 'beginning'", "'earliest' or 'latest'"),
+     ("bootstrap 'SSL://h:9092, i'", "correct, 1 query")],
+)  # fmt: skip
+def test_options_of_kafka_are_checked_without_it(options: str, said: str, tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    text = f"CREATE STREAM s (k INT, at TIMESTAMP) FROM KAFKA (topic 't', format 'json', {options}) TIMESTAMP BY at;"
+    (tmp_path / "a.cql").write_text(f"{text}\nCREATE QUERY q AS SELECT k FROM s;")
+    code, out, err = call("check", tmp_path / "a.cql")
+    assert said in out + err and code == (0 if "correct" in said else 2)
+    assert code == 0 or "P0208" in err
+
+
+def test_a_text_in_the_place_of_a_script() -> None:
+    code, _, err = call("check", "SELECT 1")
+    assert (
+        code,
+        err.endswith("hint: the argument names a file; a text is read from standard input, with - in its place\n"),
+    ) == (2, True)
 
 
 def test_a_script_that_is_no_text(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.cli.querying import is_statement
+from penstock.cli.shared.querying import is_statement
 from penstock.runtime.spark.startup import ahead
 from tests.commands import penstock
 

@@ -47,7 +47,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing of this user's; servers that are not reached are given up soon."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("PENSTOCK_TOKEN", raising=False)
-    monkeypatch.setattr("penstock.cli.remote.connecting._PATIENCE", 0.2)
+    monkeypatch.setattr("penstock.cli.shared.connecting._PATIENCE", 0.2)
     return tmp_path
 
 
@@ -125,8 +125,8 @@ def test_results_as_they_come(live: Running, home: Path, monkeypatch: pytest.Mon
         with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
             client.insert("readings", ROWS)
 
-    from penstock.cli.options import ServerPlace
     from penstock.cli.remote.asking import answer_at_server
+    from penstock.cli.shared.options import ServerPlace
     from penstock.connectors.sinks.output import OutputFormat
 
     monkeypatch.setattr("sys.stdout", Reader())
@@ -200,8 +200,8 @@ def test_tokens(server: Running, home: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (code, out) == (0, "n\n0\n") and "chmod 600" in err
     first.chmod(0o600)
     assert called("query", "SELECT COUNT(*) AS n FROM readings", *connect)[2] == ""
-    from penstock.cli.options import ServerPlace
-    from penstock.cli.remote.connecting import _token
+    from penstock.cli.shared.connecting import _token
+    from penstock.cli.shared.options import ServerPlace
 
     assert _token(ServerPlace(server.url))[0] == server.texts[AccessRole.READ]
     assert _token(ServerPlace("https://streams.example.com"))[0] is None
@@ -296,7 +296,7 @@ def test_what_accepts_connections_and_never_answers(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     """It is given up: before it was waited for without end."""
-    monkeypatch.setattr("penstock.cli.remote.connecting._FIRST_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("penstock.cli.shared.connecting._FIRST_ANSWER_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         code, out, err = called(*command, "--connect", f"http://127.0.0.1:{mute.getsockname()[1]}", given="")
     assert (code, out) == (1, "") and "no answer has come in 1 second" in err and "Penstock server" in err

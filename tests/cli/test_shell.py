@@ -118,6 +118,10 @@ def test_positions_are_those_of_the_input() -> None:
         (b"SELECT 'open\n;", 1, "' is opened here and never closed"),
         (b"SELECT /* open\n;", 1, "/* is opened here and never closed"),
         (b"\\nothing\n", 1, "unknown command \\nothing"),
+        (b"\\dt\n", 1, "hint: \\d shows what is declared"),
+        (b"\\c other\n", 1, "penstock shell --connect"),
+        (b"\\copy r from 'r.csv'\n", 1, "FROM FILES (path '...')"),
+        (b"\\set x 1\n", 1, "a setting is SET name = value"),
         (b"\x00\x01;", 2, "UTF-16 or UTF-32"),
         (b"SELECT \x01;", 1, "P0202"),
     ],
@@ -381,7 +385,7 @@ def test_words_of_people_who_do_not_know_the_shell(told: Told) -> None:
 
 def test_a_name_with_spaces_is_told_as_it_is_written() -> None:
     out = io.StringIO()
-    shell = Shell(SessionSide(Session()), out, io.StringIO(), OutputFormat.TABLE, told=True)
+    shell = Shell(SessionSide(Session()), out, io.StringIO(), OutputFormat.TABLE, confirms=True)
     shell.read((SCRIPT + "CREATE QUERY `a b` AS SELECT n FROM S;\n").splitlines(keepends=True), None)
     assert "`a b` is declared: SELECT * FROM `a b` shows" in out.getvalue()
 

@@ -14,13 +14,14 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from penstock.cli.remote.server_side import ServerSide
 from penstock.cli.shell import following
 from penstock.cli.shell.following import RelationContent
+from penstock.cli.shell.server_side import ServerSide
 from penstock.cli.shell.shell import Shell
 from penstock.cli.shell.terminal import Terminal
 from penstock.client import connect
 from penstock.connectors.sinks.output import OutputFormat
+from penstock.engines.in_process_results import InProcessResults
 from penstock.errors import PenstockError
 from penstock.server.addresses import Address
 from penstock.server.listening import HttpServer
@@ -210,7 +211,10 @@ def test_a_completion_never_fails(told: Connected) -> None:
 # --- results as they come ---------------------------------------------------------------------------------------------
 
 
-def test_rows_are_appended_until_ctrl_c(live: Running) -> None:
+def test_rows_are_appended_until_ctrl_c(live: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def given_up(*_: object) -> None:
+        raise PenstockError("P0711", "the content of w2 is not kept")
+
     person = Connected(live, person=True)
     with person.client:
         person(WARM.replace("warm", "w2", 1) + ";")
@@ -219,7 +223,8 @@ def test_rows_are_appended_until_ctrl_c(live: Running) -> None:
         out, err = person("SUBSCRIBE TO w2;\nSELECT COUNT(*) AS n FROM rooms;")
         assert out.startswith("ts,op,room,celsius\n2024-03-01T09:00:00Z,+,hall,19.5\n") and err == ""
         assert out.count("ts,op") == 1 and out.endswith("n\n2\n")
-        # A server without Spark has no snapshots, so the live table becomes one of changes.
+        # Where there is no snapshot any more, the live table becomes one of changes.
+        monkeypatch.setattr(InProcessResults, "_begin_with_content", given_up)
         person("\\format table")
         threading.Timer(
             0.3, lambda: person.client.insert("readings", [ROWS[2] | {"at": "2024-03-01 12:00:00"}])

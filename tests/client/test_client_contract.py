@@ -9,7 +9,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -218,6 +218,29 @@ def test_mistakes_are_told_apart(server: Running, mute: socket.socket) -> None: 
     token = server.tokens.add("brief", AccessRole.READ, soon)
     eventually(lambda: dt.datetime.now(dt.UTC) > soon + dt.timedelta(seconds=1))
     assert "expired" in problem(server.url, token).message
+
+
+def test_calls_that_another_method_is_for(server: Running) -> None:  # noqa: F811
+    with connect(server.url, server.texts[AccessRole.ADMIN], patience=0.1) as client:
+        calls: tuple[tuple[Callable[[], object], str, str], ...] = (
+            (lambda: client.select("SUBSCRIBE TO warm"), "SUBSCRIBE is no SELECT", "follow(...)"),
+            (lambda: client.select("CREATE VIEW v AS SELECT 1"), "no single SELECT", "execute(...)"),
+            (lambda: client.select_batches("SHOW VIEWS; SHOW QUERIES"), "no single SELECT", "execute(...)"),
+            (lambda: client.subscribe("SELECT 1"), "the name of a query", "follow('SUBSCRIBE TO (SELECT ...)')"),
+            (lambda: client.post("readings", [{"at": 1}], "ndjson"), "bytes, not list", "insert(...)"),  # type: ignore[arg-type]
+        )
+        for call, message, hint in calls:
+            with pytest.raises(PenstockError, match=message) as caught:
+                call()
+            assert hint in str(caught.value.hint)
+
+
+def test_the_name_of_a_file_is_no_token(server: Running, tmp_path: Path) -> None:  # noqa: F811
+    path = tmp_path / "ada.token"
+    path.write_text(server.texts[AccessRole.READ])
+    with pytest.raises(PenstockError, match="the name of a file") as caught:
+        connect(server.url, str(path))
+    assert f"Path('{path}').read_text()" in str(caught.value.hint)
 
 
 def test_a_proxy_is_for_other_machines(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811

@@ -43,7 +43,7 @@ def load() -> None:
     """Import what most commands do, and read the compiled loops that most queries call."""
     lazy_pandas.postpone()
     import penstock.cli.main
-    import penstock.cli.querying
+    import penstock.cli.shared.querying
     import penstock.cli.shell.start
     from penstock.results.select_process import load_operators
 

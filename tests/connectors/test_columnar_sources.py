@@ -15,11 +15,11 @@ from connector_kit import EVERY_TYPE, declare, read, schema_of
 from pyarrow import feather
 
 from penstock.algebra.nodes.scans import OnError
+from penstock.connectors.formats import FORMATS, arrow, parquet
+from penstock.connectors.formats.columnar import check_buffers, columns_of
+from penstock.connectors.formats.footer import Footer
+from penstock.connectors.formats.row_groups import RowGroups
 from penstock.connectors.sources import open_source
-from penstock.connectors.sources.formats import FORMATS, arrow, parquet
-from penstock.connectors.sources.formats.columnar import check_buffers, columns_of
-from penstock.connectors.sources.formats.footer import Footer
-from penstock.connectors.sources.formats.row_groups import RowGroups
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Call, Column, Literal
 from penstock.expressions.value_ranges import ValueRange, plain
@@ -388,7 +388,7 @@ def test_an_arrow_batch_whose_values_lie_outside_of_it_ends_no_process(tmp_path:
             CREATE QUERY q INTO MEMORY () AS SELECT at, s FROM S;"""
         )
     code = f"""
-from penstock.runtime.inprocess import answer_here
+from penstock.runtime.local.inprocess import answer_here
 from penstock.session import Session
 for script in {scripts!r}:
     session = Session()

@@ -17,14 +17,14 @@ from deltalake import DeltaTable, write_deltalake
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ResultPlace
+from penstock.connectors.formats import FORMATS
 from penstock.connectors.sinks import SINKS, open_sink
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import collected
-from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.connectors.sources import SOURCES, open_source
-from penstock.connectors.sources.formats import FORMATS
 from penstock.connectors.sources.memory import spool
 from penstock.connectors.sources.posted_files import append
+from penstock.connectors.text import csv_text, json_text
 from penstock.errors import PenstockError
 from penstock.results.reader import ResultReader
 from penstock.runtime.spark.output.batch_logs import commit_logs
@@ -186,6 +186,9 @@ class OfRun:
         self._sink.write(batch, table)
         commit_logs({"q": self._sink}, batch, {})
 
+    def withdraw(self) -> None:
+        self._sink.withdraw()
+
     def close(self) -> None:
         self._sink.close()
 
@@ -209,6 +212,18 @@ def test_a_batch_written_twice_is_there_once(query: Query, tmp_path: Path, capsy
     found = _result(query, tmp_path)
     assert (found is None and shown) or (found is not None and found.num_rows == rows.num_rows)
     assert capsys.readouterr().out == ""
+
+
+def test_what_is_withdrawn_is_no_result_that_is_in_the_way(query: Query, tmp_path: Path) -> None:
+    sink = OfRun(query, tmp_path)
+    sink.write(0, with_ts(EVERY_TYPE))
+    sink.withdraw()
+    sink.close()
+    again = OfRun(query, tmp_path)
+    again.write(0, with_ts(EVERY_TYPE).slice(0, 1))
+    if query.sink.connector in ("FILES", "DELTA"):
+        found = _result(query, tmp_path)
+        assert found is not None and found.num_rows == 1
 
 
 def test_an_empty_result_is_empty(query: Query, tmp_path: Path) -> None:

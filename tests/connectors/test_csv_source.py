@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.algebra.nodes.scans import OnError
+from penstock.connectors.formats import lines, packed, quoting
+from penstock.connectors.formats.csv import CsvFormat, FileLayout
 from penstock.connectors.sources import open_source
-from penstock.connectors.sources.formats import lines, packed, quoting
-from penstock.connectors.sources.formats.csv import CsvFormat, FileLayout
 from penstock.errors import PenstockError
 
 COLUMNS = "at TIMESTAMP, name STRING, bytes INT"
@@ -480,7 +480,7 @@ def flipped(data: bytes, part: int) -> bytes:
 @pytest.mark.parametrize(
     ("head", "message", "hint"),
     [
-        (gzip.compress(b"a,b\n1,2\n"), "is compressed by gzip", "end with .gz"),
+        (gzip.compress(b"a,b\n1,2\n", mtime=0), "is compressed by gzip", "end with .gz"),
         (b"PK\x03\x04 a workbook", "is a zip archive", "save it as csv"),
         (b"PAR1 columns", "is parquet", "format 'parquet'"),
     ],

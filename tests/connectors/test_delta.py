@@ -20,7 +20,7 @@ from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.inprocess import answer_here
+from penstock.runtime.local.inprocess import answer_here
 from penstock.runtime.skipped_records import count_rows
 from penstock.session import Session
 

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.algebra.nodes.query import Query
+from penstock.connectors.formats import cells
 from penstock.connectors.kafka.encode import Encoder
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import MemorySink
 from penstock.connectors.sinks.output import OutputFormat, output
-from penstock.connectors.sources.formats import cells
 from penstock.expressions.shown import shown_row, shown_value
 from penstock.expressions.values.calendar import day_of, far_day, far_moment, moment_of
 from penstock.expressions.values.casts import convert

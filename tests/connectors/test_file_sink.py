@@ -22,7 +22,7 @@ from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import RelationScan, Source
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sinks.files import FilesSink, Marker, _change, read_result
-from penstock.connectors.sinks.text import csv_text, far_day, json_text
+from penstock.connectors.text import csv_text, far_day, json_text
 from penstock.errors import PenstockError
 from penstock.types import TIMESTAMP
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from connector_kit import declare, read
 
-from penstock.connectors.sources.formats import lines, packed
+from penstock.connectors.formats import lines, packed
 from penstock.errors import PenstockError
 
 COLUMNS = "at TIMESTAMP, name STRING, bytes INT, price DECIMAL(8,2), day DATE, ok BOOLEAN, real DOUBLE"

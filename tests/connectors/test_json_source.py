@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from connector_kit import declare, read, told
 
+from penstock.connectors.formats import lines
 from penstock.connectors.sources import open_source
-from penstock.connectors.sources.formats import lines
 from penstock.errors import PenstockError
 
 COLUMNS = "at TIMESTAMP, name STRING, bytes INT"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.connectors.catalogue import connectors_page
 from penstock.connectors.options import Applies, Option
+from penstock.connectors.overview.catalogue import connectors_page
 from penstock.connectors.sinks import SINKS, sink_options
 from penstock.connectors.sources import open_source, source_names, source_options
 from penstock.connectors.sources.files import FilesSource
@@ -24,7 +24,7 @@ OPTIONS = [(place, option) for place, table in TABLES.items() for option in tabl
 
 def test_the_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == connectors_page(), (
-        "renew it: python -m penstock.connectors.catalogue > docs/connectors.md"
+        "renew it: python -m penstock.connectors.overview.catalogue > docs/connectors.md"
     )
 
 

@@ -56,6 +56,14 @@ def test_a_row_of_another_length_is_refused(tmp_path: Path) -> None:
         assert error.value.code == "P0305"
 
 
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_an_instant_beyond_those_of_python_is_refused(tmp_path: Path, unit: str) -> None:
+    far = pa.array([0, 2**60], pa.int64()).cast(pa.timestamp(unit))
+    with pytest.raises(PenstockError, match=r"s\.at is TIMESTAMP, .* does not fit") as error:
+        spool(memory(tmp_path, "at TIMESTAMP"), pa.table({"at": far}), str(tmp_path / "rows.arrow"))
+    assert error.value.code == "P0203"
+
+
 def test_a_table_of_other_types_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match=r"s\.n is INT") as error:
         spool(memory(tmp_path, "n INT"), pa.table({"n": [1.5]}), str(tmp_path / "rows.arrow"))

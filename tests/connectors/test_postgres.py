@@ -23,7 +23,7 @@ from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.language import bind_script
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.inprocess import answer_here
+from penstock.runtime.local.inprocess import answer_here
 from penstock.runtime.local.statics import read_relation
 from penstock.session import Session
 from tests.servers.postgres import PASSWORD, Server, options
@@ -400,6 +400,17 @@ def test_what_is_there_is_not_overwritten_unasked(db: Server) -> None:
     appending.open(resume=False, overwrite=False)
     appending.write(0, changes((2, "+", 2, 2)))
     assert db.execute("SELECT count(*) FROM out") == [(2,)]
+
+
+def test_what_is_withdrawn_is_not_in_the_way(db: Server) -> None:
+    target = sink(db, CHANGES)
+    target.open(resume=False, overwrite=False)
+    target.write(0, changes((1, "+", 1, 1)))
+    target.withdraw()
+    again = sink(db, CHANGES)
+    again.open(resume=False, overwrite=False)
+    again.write(0, changes((1, "+", 2, 2)))
+    assert db.execute("SELECT count(*) FROM out") == [(1,)]
 
 
 def test_a_table_that_does_not_fit_is_refused(db: Server) -> None:

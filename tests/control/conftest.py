@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.control.life.phases import OF_ANSWER, Beside, Phase, beside_of, phase_of
-from penstock.control.life.transitions import POSSIBLE, Becomes, Event, verdict
+from penstock.control.drafting.drafted_queries import DraftedQueries
+from penstock.control.life.phases import OF_ANSWER, Beside, Phase
+from penstock.control.life.transitions import POSSIBLE, Becomes, Event, beside_of, verdict
 from penstock.control.stored_catalog import StoredObject
-from penstock.control.transactions.drafted_queries import DraftedQueries
 
 State = tuple[Phase, Beside]
 
@@ -33,11 +33,11 @@ def phases_follow_the_table() -> None:
     def checked(self: DraftedQueries, one: StoredObject) -> None:
         former = self.stored.objects.get(one.id)
         if one.query is not None:
-            now = phase_of(one.query), beside_of(one.query)
+            now = one.query.phase, beside_of(one.query)
             known = BEGINS if former is None or former.query is None else None
             if known is None:
                 assert former is not None and former.query is not None
-                known = REACHABLE[phase_of(former.query), beside_of(former.query)]
+                known = REACHABLE[former.query.phase, beside_of(former.query)]
             assert now in known, (one.name, former and former.query, one.query)
         put(self, one)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.control.control import Control
-from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState, StatementOutcome
+from penstock.engines.in_process import InProcessEngine
 
 STREAM = "CREATE STREAM S (ts INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;"
 SUM = "CREATE QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];"

@@ -11,11 +11,11 @@ import pytest
 from control_kit import STREAM, SUM, Server, server
 from mortal_storage import MortalStorage
 
+from penstock.control.drafting import script_drafting
 from penstock.control.engine import ControlEnds, EngineVersion, NextVersion, Preparation
-from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState
-from penstock.control.transactions import accepting
-from penstock.control.transactions.request import PostedScript
+from penstock.control.transactions.request import Request
+from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.storage import replaced_storage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
@@ -231,7 +231,7 @@ def test_the_control_is_closed_while_it_ends(tmp_path: Path, monkeypatch: pytest
     accepting_thread, applying_thread = control._threads
     take = control._acceptor.take
 
-    def held_up(request: PostedScript) -> None:
+    def held_up(request: Request) -> None:
         taken.set()
         assert go_on.wait(60)
         take(request)
@@ -257,7 +257,7 @@ def test_an_internal_error_of_a_statement_is_an_answer_to_it(tmp_path: Path, mon
         system.done(STREAM)
         before = system.control.commands()
         with monkeypatch.context() as broken:
-            broken.setattr(accepting, "bind_one", lambda *rest: 1 // 0)
+            broken.setattr(script_drafting, "bind_one", lambda *rest: 1 // 0)
             with pytest.raises(
                 PenstockError, match="P0601: the statement cannot be bound: ZeroDivisionError"
             ) as caught:

@@ -17,10 +17,23 @@ QUERY = (
 )
 
 
-def budget(system: Server) -> tuple[int, str]:
-    root = system.control.catalog.queries["q"].root
+def budget(system: Server, name: str = "q") -> tuple[int, str]:
+    root = system.control.catalog.queries[name].root
     (shed,) = (node for node in operators(root) if isinstance(node, Shed))
     return shed.budget, shed.policy
+
+
+def test_a_budget_goes_with_what_it_is_of(tmp_path: Path) -> None:
+    system = Server(tmp_path)
+    other = QUERY.replace("QUERY q", "QUERY p").replace("2 TUPLES', shed 'newest'", "5 TUPLES', shed 'random'")
+    system.done(STREAM + QUERY + other)
+    system.done("ALTER QUERY q SWAP WITH p")
+    assert (budget(system), budget(system, "p")) == ((5, "random"), (2, "newest"))
+    system.control.close()
+    again = Server(tmp_path, system.engine)
+    assert (budget(again), budget(again, "p")) == ((5, "random"), (2, "newest"))
+    assert again.status("q") == again.status("p") == "RUNNING"
+    again.control.close()
 
 
 def test_a_budget_outlives_a_restart_and_another_definition(tmp_path: Path) -> None:

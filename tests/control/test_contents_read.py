@@ -11,8 +11,8 @@ from control_kit import STREAM, Server, server
 
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.entities.relations import BY_NAME
-from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState
+from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
 
 ROOMS = "CREATE RELATION R (v INT, name STRING) FROM MEMORY (); CREATE VIEW w AS SELECT * FROM R;"
@@ -83,17 +83,17 @@ def test_another_plan_of_a_query_reads_what_the_query_has_read(tmp_path: Path) -
         system.done(f"CREATE QUERY b AS {count};")
         step(system, 1)
         system.done("INSERT INTO R VALUES (2, 'two');")
-        before, track = set(told(system, "a")), system.control.query("a")[1].track
+        before, computation = set(told(system, "a")), system.control.query("a")[1].answer.id
         operators = BY_NAME["penstock.operators"].table(system.control.view()).to_pylist()
         key = next(row["plan_key"] for row in operators if row["kind"] == "Aggregate")
         system.done(f"""ALTER QUERY a SET (plan '{json.dumps({key: {"shared": False}})}');""")
         for ts in range(10, 90, 3):
             step(system, ts)
             query = system.control.query("a")[1]
-            if query.edit is None and query.track != track:
+            if query.beside is None and query.answer.id != computation:
                 break
             time.sleep(0.05)
-        assert query.edit is None and query.track != track, "the other plan has taken over"
+        assert query.beside is None and query.answer.id != computation, "the other plan has taken over"
         step(system, 100)
         assert set(told(system, "a")) == before == {"one"}
         assert sorted(system.control.readers_before("R")) == ["a", "b"]

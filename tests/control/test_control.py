@@ -13,8 +13,9 @@ from control_kit import STREAM, SUM, Server, server
 
 from penstock.control import applying
 from penstock.control.engine import ControlEnds, EngineVersion, NextVersion, Preparation
-from penstock.control.in_process import InProcessEngine
+from penstock.control.life.phases import Phase
 from penstock.control.outcomes import CommandState, Principal
+from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions import user
 from penstock.language.commands import Command, ShowCommand
@@ -139,7 +140,7 @@ def test_a_query_changes_once_in_a_transaction_and_often_in_a_row(tmp_path: Path
         ]
         assert [one.outcome is not None for (one,) in replies] == [True, True, True]
         system.done("SHOW QUERIES;")
-        assert system.status("q") == "PAUSED" and system.control.query("q")[1].silent
+        assert system.status("q") == "PAUSED" and system.control.query("q")[1].phase is Phase.SILENT
 
 
 def test_drop_takes_what_depends_on_it_only_when_told(tmp_path: Path) -> None:

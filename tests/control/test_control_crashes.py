@@ -23,7 +23,7 @@ from stepped_reading import SteppedReading
 
 from penstock.control import applying
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
-from penstock.control.in_process import InProcessEngine
+from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
 from penstock.expressions import user
 from penstock.storage import replaced_storage
@@ -105,13 +105,11 @@ def cut_life(
     calls = PowerCut(spare, number)
     system: Server | None = None
     done = 0
-    disk = MortalStorage(calls)
-    with replaced_storage(disk), suppress(PowerLost):
+    with MortalStorage(calls).living():
         system = opened(checkpoint)
         for done, step in enumerate(life):  # noqa: B007 - what was not finished is done again
             step(system)
         return system, False
-    disk.die()
     calls.lose(how, random.Random(number), [checkpoint])
     system = opened(checkpoint)
     for step in life[done:]:

@@ -16,6 +16,7 @@ from control_kit import STREAM, SUM, CommandFailed, Server
 
 from penstock.control import applying
 from penstock.control.entities.running_plan import running_plan_document
+from penstock.control.sealed_files import FORMAT
 from penstock.errors import PenstockError
 from penstock.language.commands import ExportCommand
 from penstock.language.printer import string_text
@@ -143,25 +144,25 @@ def test_documents_of_a_later_version_are_told(checkpoint: Path) -> None:
         for changed in ({f"later {first}": document.pop(first), **document}, {**document, first: {"later": [True]}}):
             path.write_bytes(sealed(json.dumps(changed), path.name))
             found = refused(checkpoint)
-            assert found.startswith(f"P0605 {path}") and "a later version of Penstock may have written it" in found
+            assert found.startswith(f"P0605 {path}") and "another version of Penstock may have written it" in found
         path.write_bytes(content)
     Server(checkpoint).control.close()
 
 
-def test_each_document_has_a_format_and_later_ones_are_told(checkpoint: Path) -> None:
+def test_each_document_has_a_format_and_others_are_refused(checkpoint: Path) -> None:
     for path in (checkpoint / "control").glob("*.json"):
         content = path.read_bytes()
         document = json.loads(unsealed(content, path.name))
-        assert document["format"] == 1
-        for later in (2, 1_000):
-            path.write_bytes(sealed(json.dumps({**document, "format": later}), path.name))
-            assert refused(checkpoint) == (
-                f"P0605 {path} in the checkpoint was written by a later version of Penstock: its format is {later}, "
-                "and this version reads formats up to 1"
-            )
-        for wrong in (0, -1, True, 1.0, "1", None, [1]):
+        assert document["format"] == FORMAT
+        for other in (0, FORMAT - 1, FORMAT + 1, 1_000):
+            path.write_bytes(sealed(json.dumps({**document, "format": other}), path.name))
+            expected = f"P0605 {path} in the checkpoint has format {other}, this version reads format {FORMAT}"
+            assert refused(checkpoint) == expected
+        for wrong in (True, 1.0, "1", None, [1]):
             path.write_bytes(sealed(json.dumps({**document, "format": wrong}), path.name))
             assert refused(checkpoint).startswith(f"P0605 {path} in the checkpoint is damaged: its format is")
+        path.write_bytes(sealed(json.dumps({n: one for n, one in document.items() if n != "format"}), path.name))
+        assert refused(checkpoint).startswith(f"P0605 {path} in the checkpoint is damaged: 'format'")
         path.write_bytes(content)
     Server(checkpoint).control.close()
 
@@ -177,22 +178,11 @@ def test_state_of_queries_in_another_format_is_told(tmp_path: Path, number: int)
         system.done("CREATE QUERY t AS SELECT v FROM S;")
     system.control.close()
     folder = tmp_path / "engine"
-    assert refused(tmp_path) == f"P0605 the state in {folder} has format {number}, this version reads format 3"
+    expected = f"has format {number}, this version reads format 3"
+    assert refused(tmp_path) == f"P0605 {newest_manifest(tmp_path)} in the checkpoint {expected}"
     shutil.rmtree(folder)
     (tmp_path / "before").rename(folder)
     Server(tmp_path).control.close()
-
-
-def test_documents_without_a_format_are_read(checkpoint: Path) -> None:
-    """Those of versions before formats."""
-    for path in (checkpoint / "control").glob("*.json"):
-        document = json.loads(unsealed(path.read_bytes(), path.name))
-        del document["format"]
-        path.write_bytes(sealed(json.dumps(document), path.name))
-    system = Server(checkpoint)
-    assert sorted(one.name for one in system.control.stored.values()) == ["S", "q", "u"]
-    assert not rows(system, 2, "k")
-    system.control.close()
 
 
 def keys_file(checkpoint: Path) -> Path:
@@ -200,34 +190,14 @@ def keys_file(checkpoint: Path) -> Path:
     return path
 
 
-def test_keys_of_posts_of_earlier_versions_are_read_and_sealed_when_they_are_written_again(checkpoint: Path) -> None:
-    path = keys_file(checkpoint)
-    lines = unsealed(path.read_bytes(), f"1/keys/{path.name}").splitlines()[1:]
-    earlier = path.with_name(path.name.replace("-sealed", ""))
-    earlier.write_text("".join(line + "\n" for line in lines))
-    path.unlink()
-    system = Server(checkpoint)
-    assert not rows(system, 2, "k")
-    with pytest.raises(PenstockError, match="P0731"):
-        rows(system, 3, "k")
-    assert rows(system, 4, "other")
-    system.engine.round()
-    system.control.close()
-    path = keys_file(checkpoint)
-    text = path.read_text()
-    assert path.name.endswith("-sealed.json") and 'system other"' in text and 'system k"' in text
-    system = Server(checkpoint)
-    assert not rows(system, 2, "k") and not rows(system, 4, "other")
-    system.control.close()
-
-
-def test_keys_of_posts_of_a_later_version_are_told(checkpoint: Path) -> None:
+@pytest.mark.parametrize("number", [1, 3])
+def test_keys_of_posts_in_another_format_are_refused(checkpoint: Path, number: int) -> None:
     path = keys_file(checkpoint)
     place = f"1/keys/{path.name}"
     text = unsealed(path.read_bytes(), place)
-    path.write_bytes(sealed(text.replace('"format": 1', '"format": 2'), place))
+    path.write_bytes(sealed(text.replace('"format": 2', f'"format": {number}'), place))
     system = Server(checkpoint)
-    with pytest.raises(PenstockError, match="written by a later version of Penstock: its format is 2"):
+    with pytest.raises(PenstockError, match=f"has format {number}, this version reads format 2"):
         rows(system, 3, "k")
     system.control.close()
 
@@ -274,6 +244,10 @@ class ReadOnly(SystemCalls):
     def rename(self, source: Path, target: Path) -> None:
         self._check()
         super().rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._check()
+        super().link(source, target)
 
     def unlink(self, path: Path) -> None:
         self._check()

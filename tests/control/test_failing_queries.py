@@ -11,9 +11,10 @@ import pytest
 from control_kit import STREAM, SUM, Server
 
 from penstock.control.engine import EngineVersion, NextVersion, OnFailed, Preparation
-from penstock.control.in_process import InProcessEngine
-from penstock.control.spark import SparkEngine
+from penstock.control.life.reconcile import difference
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
+from penstock.engines.in_process import InProcessEngine
+from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.runtime.spark.output.delivery import DeliveredAnswer, SinkIsolation
 
@@ -102,7 +103,9 @@ def test_each_query_has_its_own_time_for_a_failing_sink(tmp_path: Path) -> None:
     version = applier._next([], applier.current)
     places = {name: system.control.query(name)[1].place for name in "qr"}
     assert [version.queries[places[name]].sink_retry for name in "qr"] == [0.2, None]
-    work = SparkEngine(tmp_path / "spark", lambda: pytest.fail("Spark is not needed"))._work(version)
+    work = SparkEngine(tmp_path / "spark", lambda: pytest.fail("Spark is not needed"))._work(
+        version, difference(version, {})
+    )
     assert work.sink_retries == {f"q{places['q']}": 0.2}
     system.control.close()
 

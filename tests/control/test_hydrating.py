@@ -11,8 +11,8 @@ from control_kit import STREAM, Server
 from stepped_reading import SteppedReading
 
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
-from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandOutcome
+from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError, ScriptErrors
 
 WARM = "CREATE QUERY w START WARM AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];"

@@ -92,7 +92,7 @@ def signature(system: Server) -> tuple[Any, ...]:
     """What is declared, and what its queries do."""
     stored = sorted(system.control.stored.values(), key=lambda one: one.key)
     queries = [
-        (one.name, one.text, one.query.status.value, one.query.silent, dict(one.attributes), one.query.edit is not None)
+        (one.name, one.text, one.query.phase, dict(one.attributes), one.query.beside is not None)
         for one in stored
         if one.query is not None
     ]
@@ -278,7 +278,7 @@ def both(steps: tuple[Step, ...]) -> list[Step]:
 def own_steps(world: World, statement: str, faults: Faults) -> list[Step]:
     """Those of the control, of the engine, and of the files."""
     steps = both(world.expected(statement, faults).steps)
-    own = ("control/", "runtime/live/", "runtime/state/", "storage/")
+    own = ("control/", "engines/", "runtime/live/", "runtime/state/", "storage/")
     return [one for one in steps if one.file.startswith(own)]
 
 

@@ -11,16 +11,16 @@ import pytest
 from control_kit import STREAM, SUM, server
 
 from penstock.algebra.nodes.query import Start, StartMode
+from penstock.control.drafting.draft import Draft
 from penstock.control.life import transitions
+from penstock.control.life.changes import WARM_WAIT, KeepsNoMore
+from penstock.control.life.due_steps import EditStep, HoldStep
 from penstock.control.life.page import life_page
-from penstock.control.life.phases import OF_ANSWER, Beside, Phase, beside_of, phase_of
-from penstock.control.life.transitions import NOTHING, POSSIBLE, RULES, Becomes, Event, Refusal, verdict
+from penstock.control.life.phases import OF_ANSWER, Beside, Phase
+from penstock.control.life.transitions import NOTHING, POSSIBLE, RULES, Becomes, Event, Refusal, beside_of, verdict
 from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
-from penstock.control.stored_catalog import CatalogChange, OtherQuery, QueryEdit, StoredObject
-from penstock.control.transactions.draft import Draft
-from penstock.control.transactions.plan_edits import WARM_WAIT, EditStep, HoldStep
+from penstock.control.stored_catalog import CatalogChange, Definition, StoredComputation, StoredObject
 from penstock.errors import PenstockError
-from penstock.language.catalog import QueryStatus
 
 PLAN = '{"SUM": {"shape": "panes"}}'
 OTHER = "SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS]"
@@ -39,24 +39,22 @@ def in_state(running: Registry, phase: Phase, beside: Beside, waits: bool = Fals
     """Return declarations in which the query q is in a phase. waits: the coming one waits for rows."""
     one = running.named("q")
     assert one.query is not None
-    status = {
-        Phase.WAITING_FOR_ROWS: QueryStatus.RUNNING, Phase.ANSWERING: QueryStatus.RUNNING,
-        Phase.SILENT: QueryStatus.PAUSED, Phase.PAUSED: QueryStatus.PAUSED, Phase.FAILED: QueryStatus.FAILED,
-        Phase.NEEDS_ATTENTION: QueryStatus.NEEDS_ATTENTION,
-    }[phase]  # fmt: skip
-    awaits = phase is Phase.WAITING_FOR_ROWS
-    query = replace(one.query, status=status, silent=phase is Phase.SILENT, holds=awaits)
-    query = replace(query, start=WARM_WAIT if awaits else Start(StartMode.NOW))
+    is_waiting = phase is Phase.WAITING_FOR_ROWS
+    start = WARM_WAIT if is_waiting else Start(StartMode.NOW)
+    query = replace(one.query, answer=replace(one.query.answer, phase=phase, keeps=is_waiting, start=start))
     if beside is not Beside.NOTHING:
-        edit = QueryEdit(1001, 1002, PLAN if beside is Beside.PLAN else query.plan, holds=waits)
-        edit = replace(edit, other=OtherQuery(OTHER)) if beside is Beside.QUERY else edit
-        query = replace(query, edit=replace(edit, until=5) if beside is Beside.FORMER else edit)
+        computation = StoredComputation(
+            1002, 1001, WARM_WAIT, Phase.ENDING if beside is Beside.FORMER else Phase.SHADOW,
+            PLAN if beside is Beside.PLAN else query.answer.plan, Definition(OTHER) if beside is Beside.QUERY else None,
+            until=5 if beside is Beside.FORMER else None,
+        )  # fmt: skip
+        query = replace(query, beside=computation.waiting() if waits else computation)
     attributes = {"plan": PLAN} if beside is Beside.PLAN else {}
     changed = replace(one, query=query, attributes=attributes)
     stored = replace(running.stored.changed(CatalogChange((changed,))), next_id=2000)
     found = restored(stored)
     assert not found.errors and not found.lost
-    assert query == found.named("q").query and (phase_of(query), beside_of(query)) == (phase, beside)
+    assert query == found.named("q").query and (query.phase, beside_of(query)) == (phase, beside)
     return found
 
 
@@ -71,11 +69,11 @@ def waiting(text: str, query: str = "") -> Callable[[Draft], None]:
     """A statement whose query waits for rows, as the control finds before it is accepted."""
 
     def added(draft: Draft) -> None:
-        known = {track for _, each in draft.stored.queries for track in each.tracks}
+        known = {each.id for _, query in draft.stored.queries for each in query.computations}
         statement(text, query)(draft)
         for _, each in list(draft.stored.queries):
-            if each.track not in known and each.status is QueryStatus.RUNNING:
-                draft.hold(each.place)
+            if each.answer.id not in known and each.phase is Phase.ANSWERING:
+                draft.have_wait(each.place)
 
     return added
 
@@ -99,12 +97,12 @@ def rows_came_beside(draft: Draft) -> None:
     draft.take_hold_step(1, HoldStep(one.id, 1001, 7))
 
 
-def step(until: int | None) -> Callable[[Draft], None]:
+def step(phase: Phase, until: int | None = None) -> Callable[[Draft], None]:
     def taken(draft: Draft) -> None:
         one = draft.stored.named("q")
         assert one is not None and one.query is not None
-        edit = one.query.edit or QueryEdit(1001, 1002, PLAN)
-        draft.take_step(1, EditStep(one.id, replace(edit, until=until), 4))
+        beside = one.query.beside or StoredComputation(1002, 1001, WARM_WAIT, Phase.SHADOW, PLAN)
+        draft.take_step(1, EditStep(one.id, replace(beside, phase=phase, until=until), 4))
 
     return taken
 
@@ -112,7 +110,7 @@ def step(until: int | None) -> Callable[[Draft], None]:
 def fails(draft: Draft) -> None:
     one = draft.stored.named("q")
     assert one is not None and one.query is not None
-    draft.fail(one.query.place, ERROR.code, ERROR.message, one.query.track)
+    draft.fail(one.query.place, ERROR, one.query.answer.id)
 
 
 def cannot_go_on(draft: Draft) -> None:
@@ -125,6 +123,12 @@ def can_go_on(draft: Draft) -> None:
     one = draft.stored.named("q")
     assert one is not None
     draft.can_go_on(one)
+
+
+def keeps_no_more(draft: Draft) -> None:
+    one = draft.stored.named("q")
+    assert one is not None
+    draft.apply(one, KeepsNoMore())
 
 
 def replacing(start: str) -> tuple[str, str]:
@@ -155,12 +159,13 @@ WAYS: dict[Event, tuple[Callable[[Draft], None], ...]] = {
     Event.PLAN_BEGINS: (plan_begins,),
     Event.ROWS_CAME: (rows_came,),
     Event.ROWS_CAME_BESIDE: (rows_came_beside,),
-    Event.TAKES_OVER: (step(None),),
-    Event.FORMER_ENDED: (step(5),),
+    Event.TAKES_OVER: (step(Phase.SHADOW),),
+    Event.FORMER_ENDED: (step(Phase.ENDING, 5),),
     Event.FAILED: (fails,),
-    Event.BESIDE_FAILED: (lambda draft: draft.fail(1001, ERROR.code, ERROR.message, 1002) and None,),
+    Event.BESIDE_FAILED: (lambda draft: draft.fail(1001, ERROR, 1002) and None,),
     Event.CANNOT_GO_ON: (cannot_go_on,),
     Event.CAN_GO_ON: (can_go_on,),
+    Event.KEEPS_NO_MORE: (keeps_no_more,),
 }  # fmt: skip
 
 
@@ -205,7 +210,7 @@ def test_an_event_makes_of_a_query_what_the_table_says(running: Registry, event:
                     assert not expected.phases, case
                     continue
                 assert isinstance(became, StoredObject) and became.query is not None
-                seen.add((phase_of(became.query), beside_of(became.query)))
+                seen.add((became.query.phase, beside_of(became.query)))
             else:
                 assert expected is NOTHING and isinstance(became, StoredObject), case
                 assert became.query == before.query, case
@@ -215,6 +220,22 @@ def test_an_event_makes_of_a_query_what_the_table_says(running: Registry, event:
             assert seen <= {(one, other) for one in expected.phases for other in besides}, (event, phase, beside, seen)
             assert {one for one, _ in seen} == expected.phases, (event, phase, beside, seen)
             assert {other for _, other in seen} == (besides if expected.phases else set()), (event, phase, beside, seen)
+
+
+def test_after_a_swap_the_former_plan_goes_on_with_its_own_query(running: Registry) -> None:
+    registry = in_state(running, Phase.ANSWERING, Beside.FORMER)
+    p = registry.named("p")
+    stored = registry.stored.changed(CatalogChange((replace(p, text=OTHER),)))
+    draft = Draft.on(restored(stored), {}, default_sink())
+    statement("ALTER QUERY q SWAP WITH p")(draft)
+    one = draft.stored.named("q")
+    assert one is not None and one.query is not None and one.query.beside is not None
+    assert one.text == OTHER and one.query.beside.definition == Definition(registry.named("q").text)
+    roots = {name: query.root.fingerprint for name, query in draft.bound.queries.items()}
+    assert draft.bound.beside["q"].query.root.fingerprint == roots["p"] != roots["q"]
+    # The same where it is bound anew.
+    again = restored(draft.stored).bound
+    assert again.beside["q"].query.root.fingerprint == roots["p"]
 
 
 def test_the_page_is_current() -> None:

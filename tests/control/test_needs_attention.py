@@ -108,7 +108,7 @@ def test_a_query_with_other_columns_does_not_mend_it(tmp_path: Path, monkeypatch
 
 def test_a_result_of_unknown_columns_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an earlier program left it, which did not note the columns."""
-    from penstock.control.transactions import draft
+    from penstock.control.drafting import draft
 
     monkeypatch.setattr(draft, "columns_text", lambda query: "")
     with without_function(tmp_path, monkeypatch) as system:

@@ -33,7 +33,7 @@ def rows(one: Server, relation: str) -> list[dict[str, Any]]:
 
 
 def edit(one: Server, name: str = "q") -> Any:
-    return one.control.query(name)[1].edit
+    return one.control.query(name)[1].beside
 
 
 def feed(one: Server, ticks: range, names: str = "ABC") -> None:
@@ -47,7 +47,8 @@ def settle(one: Server, ts: int, names: str = "ABC") -> int:
     """Feed until no change of a plan is left; return the next tick."""
     for _ in range(40):
         if all(
-            each.query.edit is None and each.query.plan == each.stored.wished_plan for each in one.control.queries()
+            each.query.beside is None and each.query.answer.plan == each.stored.wished_plan
+            for each in one.control.queries()
         ):
             return ts
         feed(one, range(ts, ts + 1), names)
@@ -219,7 +220,7 @@ def test_a_change_goes_on_after_a_restart_and_over_exchanged_queries(tmp_path: P
         one.done("ALTER QUERY p SWAP WITH q")
         settle(one, 11)
         # What is chosen of a plan goes where its text goes.
-        found = {one.control.query(name)[0].text: one.control.query(name)[1].plan for name in "pq"}
+        found = {one.control.query(name)[0].text: one.control.query(name)[1].answer.plan for name in "pq"}
         assert {text.count("RANGE 4"): plan for text, plan in found.items()} == changed
         assert all("SortedRuns" in plan for plan in changed.values() if plan != "none")
 

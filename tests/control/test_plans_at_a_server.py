@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from control_kit import STREAM, Server, server
 
+from penstock.control.drafting.catalog_text import catalog_text
 from penstock.control.entities.running_plan import running_plan_document
-from penstock.control.transactions.catalog_text import catalog_text
 from penstock.errors import ScriptErrors
 from penstock.language.commands import ExportCommand
 from penstock.language.printer import string_text

@@ -120,7 +120,7 @@ def test_keys_expire(tmp_path: Path) -> None:
     connector = open_source(posted.source(STREAM, 3))
     connector.forget(connector.discover(frozenset()))
     posted.expire()
-    assert [path.name for path in (tmp_path / "3").rglob("*") if path.is_file()] == ["000000000002-sealed.json"]
+    assert [path.name for path in (tmp_path / "3").rglob("*") if path.is_file()] == ["000000000002.json"]
     assert posted.post(STREAM, 3, rows(1), "a")
     assert read(posted) == [1]
     posted.drop(3)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from control_kit import STREAM, SUM, Server
 
-from penstock.control.in_process import _deciding
-from penstock.control.spark import SparkEngine
-from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.control.life.reconcile import difference
+from penstock.engines.in_process import _deciding
+from penstock.engines.spark import SparkEngine
+from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.output.delivery import by_weight
 from penstock.settings import Settings
 
@@ -22,13 +23,17 @@ def test_weights_and_targets_reach_the_run(tmp_path: Path) -> None:
     applier = system.control._applier
     version = applier._next([], applier.current)
     places = {name: f"q{system.control.query(name)[1].place}" for name in "qr"}
-    work = SparkEngine(tmp_path / "spark", lambda: pytest.fail("Spark is not needed"))._work(version)
+    work = SparkEngine(tmp_path / "spark", lambda: pytest.fail("Spark is not needed"))._work(
+        version, difference(version, {})
+    )
     assert work.weights == {places["q"]: 2.5, places["r"]: 0.0} and work.latency_target == 0.5
     assert work.policies.latency_targets == {places["q"]: 0.5, places["r"]: 2.0}
     assert _deciding(version).policies.latency_targets == {places["q"][1:]: 0.5, places["r"][1:]: 2.0}
     system.done("ALTER QUERY q SET (latency_target 'none')")
     version = applier._next([], applier.current)
-    work = SparkEngine(tmp_path / "spark", lambda: pytest.fail("Spark is not needed"))._work(version)
+    work = SparkEngine(tmp_path / "spark", lambda: pytest.fail("Spark is not needed"))._work(
+        version, difference(version, {})
+    )
     assert work.latency_target == 2.0
     system.control.close()
 

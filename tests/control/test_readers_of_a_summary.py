@@ -12,7 +12,7 @@ from control_kit import server
 
 from penstock.language import bind_script
 from penstock.testing.oracle import run_oracle
-from penstock.testing.values import event_order
+from penstock.testing.scalars.values import event_order
 
 STREAMS = """
 CREATE STREAM A (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,10 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.control.engine import Activity, EngineVersion, NextVersion, Preparation
-from penstock.control.in_process import InProcessEngine
+from penstock.control.life.phases import Phase
 from penstock.control.repair import pause_queries
+from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
-from penstock.storage import replaced_storage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
 
 OTHER = "CREATE QUERY r AS SELECT MAX(v) AS m FROM S [RANGE 5 SECONDS];"
@@ -109,7 +108,7 @@ def test_what_does_not_run_is_left_as_it_is(tmp_path: Path) -> None:
         system.done("ALTER QUERY q PAUSE WITH STATE")
     assert pause_queries(tmp_path, ["q"]) == [("q", "PAUSED")]
     with server(tmp_path) as system:
-        assert system.control.query("q")[1].silent is False
+        assert system.control.query("q")[1].phase is Phase.PAUSED
 
 
 def test_a_pause_that_depends_on_a_command_that_fails(tmp_path: Path) -> None:
@@ -176,15 +175,13 @@ def test_power_that_goes_at_any_call(tmp_path: Path, leave: object) -> None:
         spare.mkdir()
         leave(checkpoint)  # type: ignore[operator]
         calls = PowerCut(spare, number)
-        disk = MortalStorage(calls)
         cut = True
-        with replaced_storage(disk), suppress(PowerLost):
+        with MortalStorage(calls).living():
             pause_queries(checkpoint, ["q"])
             cut = False
         if not cut:
             assert number > 3
             return
-        disk.die()
         calls.lose(LOSSES[number % len(LOSSES)], random.Random(number), [checkpoint])
         assert pause_queries(checkpoint, ["q"])[0][1] in ("RUNNING", "PAUSED")
         system = deadly(checkpoint)

@@ -54,7 +54,7 @@ def text(one: Server, name: str = "q") -> str:
 
 
 def edit(one: Server, name: str = "q") -> Any:
-    return one.control.query(name)[1].edit
+    return one.control.query(name)[1].beside
 
 
 def shown(one: Server, name: str = "q") -> dict[int, int]:
@@ -119,7 +119,7 @@ def test_one_that_could_never_be_full_is_refused_and_the_query_goes_on(tmp_path:
         with pytest.raises(PenstockError, match="P0305"):
             one.run("ALTER QUERY q AS SELECT v AS w FROM S [RANGE 6 SECONDS] START WARM WAIT")
         # The change before stays.
-        assert edit(one).other.text == WIDE
+        assert edit(one).definition.text == WIDE
         with pytest.raises(PenstockError, match="P0703") as refused:
             one.run(f"ALTER QUERY q AS {WIDE} START WARM")
         assert "START WARM WAIT" in (refused.value.hint or "")
@@ -211,7 +211,7 @@ def test_a_restart_goes_on_and_an_export_has_what_is_to_come(tmp_path: Path) -> 
     with server(tmp_path) as one:
         begun(one)
     with server(tmp_path) as one:
-        assert edit(one).other.text == WIDE and text(one) == SUM
+        assert edit(one).definition.text == WIDE and text(one) == SUM
         script = one.control.catalog_text()
         assert WIDE in script and SUM not in script
         # That script is what stands already.
@@ -245,7 +245,7 @@ def _with_other(stored: StoredCatalog, number: int, select: str) -> StoredCatalo
     document = stored.document()
     for each in document["objects"]:
         if each["id"] == number:
-            each["query"]["replacement"]["other"]["text"] = select
+            each["query"]["beside"]["definition"]["text"] = select
     return StoredCatalog.read(document)
 
 
@@ -256,7 +256,7 @@ def test_a_query_that_fails_is_the_new_one_and_a_new_one_that_fails_is_given_up(
         one.control._on_failed(edit(one).place, error)
         settle(one)
         query = one.control.query("q")[1]
-        assert (text(one), query.edit, query.status.value, query.code) == (SUM, None, "RUNNING", "P0402")
+        assert (text(one), query.beside, query.status.value, query.code) == (SUM, None, "RUNNING", "P0402")
         assert "was to take its place" in query.message
         one.done(BESIDE)
         assert not one.control.query("q")[1].code
@@ -265,22 +265,9 @@ def test_a_query_that_fails_is_the_new_one_and_a_new_one_that_fails_is_given_up(
         assert (text(one), edit(one), one.status("q")) == (WIDE, None, "FAILED")
 
 
-def test_catalogs_of_before_are_read(tmp_path: Path) -> None:
-    with server(tmp_path) as one:
-        one.done(FORGOTTEN + f"CREATE QUERY q AS {SUM}")
-        document = StoredCatalog(one.control.stored).document()
-    for each in document["objects"]:
-        if each["query"] is not None:
-            del each["query"]["replacement"]
-            each["query"]["edit"] = {"place": 8, "track": 9, "plan": "{}", "until": 3}
-    (found,) = StoredCatalog.read(document).queries
-    assert (found[1].edit.place, found[1].edit.until, found[1].edit.other) == (8, 3, None)
-    assert found[1].document()["edit"] == {"place": 8, "track": 9, "plan": "{}", "until": 3}
-
-
 def test_a_transaction_that_fails_leaves_the_query(tmp_path: Path) -> None:
     with server(tmp_path) as one:
         begun(one)
         with pytest.raises((PenstockError, CommandFailed)):
             one.done(f"ALTER QUERY q AS {SUM} START WARM WAIT; ALTER QUERY q AS {SUM} START AT 1")
-        assert edit(one).other.text == WIDE
+        assert edit(one).definition.text == WIDE

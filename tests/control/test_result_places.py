@@ -9,7 +9,7 @@ import pytest
 from control_kit import STREAM, Server
 
 from penstock.cli.checking import IdleEngine
-from penstock.connectors.targets import ResultPlaces
+from penstock.connectors.overview.targets import ResultPlaces
 from penstock.errors import PenstockError, ScriptErrors
 
 

@@ -13,11 +13,10 @@ from mortal_storage import MortalStorage
 
 from penstock.control import command_log
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
-from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import SYSTEM
+from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.server.start_script import StartScript
-from penstock.storage import replaced_storage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
 
 SCRIPT = """CREATE STREAM S (ts INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;
@@ -155,9 +154,8 @@ def test_power_that_goes_during_a_start(tmp_path: Path) -> None:
         spare.mkdir()
         folder.mkdir()
         calls = PowerCut(spare, number)
-        disk = MortalStorage(calls)
         cut = True
-        with replaced_storage(disk), suppress(PowerLost):
+        with MortalStorage(calls).living():
             system = Server(folder)
             start(system, folder)
             cut = False
@@ -166,7 +164,6 @@ def test_power_that_goes_during_a_start(tmp_path: Path) -> None:
                 system.control.close()
             assert cuts > 5
             return
-        disk.die()
         calls.lose(LOSSES[number % len(LOSSES)], random.Random(number), [folder])
         system = Server(folder)
         start(system, folder, f"-- moved\n{SCRIPT}")

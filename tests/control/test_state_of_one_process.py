@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from control_kit import Server
 
-from penstock.control.in_process import InProcessEngine
+from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage, SystemCalls

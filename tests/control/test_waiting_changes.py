@@ -60,7 +60,7 @@ def retained(one: Server, name: str = "S") -> int | None:
 def test_the_former_query_answers_until_the_rows_have_come(tmp_path: Path) -> None:
     with server(tmp_path) as one:
         waiting(one)
-        assert (text(one), edit(one).other.text, edit(one).awaits) == (SUM, LAST, True)
+        assert (text(one), edit(one).definition.text, edit(one).waits) == (SUM, LAST, True)
         # The row of 10 may be followed by others of its instant, and is one of those to come.
         assert change(one) == "another query takes over from q with 4 more rows of S"
         assert one.status("q") == "RUNNING"
@@ -94,7 +94,7 @@ def test_a_stream_loses_no_instant_and_repeats_none(tmp_path: Path) -> None:
         one.done(FORGOTTEN + f"CREATE QUERY q AS {SUM.replace('SUM(v) AS s', 'RSTREAM(SUM(v) AS s)')}")
         feed(one, range(1, 11))
         one.done(f"CREATE OR REPLACE QUERY q START WARM WAIT AS {LAST.replace('SUM(v) AS s', 'RSTREAM(SUM(v) AS s)')}")
-        assert edit(one).awaits
+        assert edit(one).waits
         feed(one, range(11, 31))
         assert [(row["ts"], row["s"]) for row in one.answers("q")] == [
             (ts, (TWO if ts < 14 else FOUR)[ts]) for ts in range(1, 30)
@@ -117,10 +117,10 @@ def test_its_streams_keep_what_comes_until_it_has_begun(tmp_path: Path) -> None:
         one.done("ALTER STREAM T SET (retain '2 SECONDS')")
         assert retained(one, "T") == EVER
         feed(one, range(11, 15), "T")
-        assert edit(one).awaits
+        assert edit(one).waits
         feed(one, (15,), "T")
         # Its rows have come. It is ahead of the former query, and waits for that.
-        assert not edit(one).holds and text(one) == SUM
+        assert not edit(one).keeps and text(one) == SUM
         assert (retained(one), retained(one, "T")) == (0, 2)
         feed(one, range(4, 30))
         assert "[ROWS 6]" in text(one) and list(shown(one))[-1] == 14
@@ -136,7 +136,7 @@ def test_a_pause_ends_the_wait_and_the_query_is_the_new_one(tmp_path: Path) -> N
         settle(one)
         assert retained(one) == 0
         one.done("ALTER QUERY q RESUME START WARM WAIT")
-        assert one.control.query("q")[1].awaits and change(one) == "it begins with 4 more rows of S"
+        assert one.control.query("q")[1].answer.waits and change(one) == "it begins with 4 more rows of S"
         feed(one, range(11, 20))
         assert [shown(one).get(ts) for ts in (9, 10, 12, 13, 18)] == [17, None, None, FOUR[13], FOUR[18]]
 
@@ -148,11 +148,11 @@ def test_while_a_query_is_silent_its_change_waits_on(tmp_path: Path) -> None:
         feed(one, (11, 12))
         assert (change(one), one.status("q")) == ("another query takes over from q with 2 more rows of S", "PAUSED")
         one.done("ALTER QUERY q RESUME")
-        assert edit(one).awaits
+        assert edit(one).waits
         one.done("ALTER QUERY q PAUSE WITH STATE")
         feed(one, range(13, 20))
         # The rows have come, and nothing takes over where nothing is shown.
-        assert (text(one), edit(one).awaits, edit(one).holds, retained(one)) == (SUM, False, False, 0)
+        assert (text(one), edit(one).waits, edit(one).keeps, retained(one)) == (SUM, False, False, 0)
         one.done("ALTER QUERY q RESUME")
         settle(one)
         assert (text(one), edit(one)) == (LAST, None)
@@ -165,7 +165,7 @@ def test_another_one_takes_the_place_of_what_waits(tmp_path: Path) -> None:
     with server(tmp_path) as one:
         waiting(one)
         one.done(CHANGE.replace("ROWS 4", "ROWS 3"))
-        assert edit(one).other.text == LAST.replace("ROWS 4", "ROWS 3")
+        assert edit(one).definition.text == LAST.replace("ROWS 4", "ROWS 3")
         # With what has come meanwhile.
         feed(one, (11, 12))
         assert change(one) == "another query takes over from q with 1 more row of S"
@@ -173,11 +173,11 @@ def test_another_one_takes_the_place_of_what_waits(tmp_path: Path) -> None:
         assert change(one) == "another query takes over from q with 2 more rows of S"
         # The query as it is: that is no difference, and what is to come still comes.
         one.done(f"CREATE OR REPLACE QUERY q AS {SUM}")
-        assert edit(one).awaits
+        assert edit(one).waits
         # One that waits for no rows, and what the query is.
         one.done("ALTER QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 1 SECOND] START WARM WAIT")
         settle(one)
-        assert ("RANGE 1" in text(one) and edit(one) is None) or not edit(one).awaits
+        assert ("RANGE 1" in text(one) and edit(one) is None) or not edit(one).waits
         feed(one, (13, 14))
         assert "RANGE 1" in text(one) and shown(one)[13] == 13
         one.done(CHANGE)
@@ -228,7 +228,7 @@ def test_a_name_a_comment_and_one_transaction(tmp_path: Path) -> None:
         one.done(CHANGE)
         with pytest.raises((PenstockError, CommandFailed)):
             one.done(f"ALTER QUERY q AS {SUM} START WARM WAIT; ALTER QUERY q AS {SUM} START AT 1")
-        assert edit(one).awaits
+        assert edit(one).waits
         one.done(f"{CHANGE}; DROP QUERY q")
         settle(one)
         assert not one.control.queries() and retained(one) == 0
@@ -243,7 +243,7 @@ def test_what_does_not_go_with_what_waits_is_refused(tmp_path: Path, statement: 
         one.done(f"CREATE QUERY p AS {SUM}")
         with pytest.raises(PenstockError, match=r"P0701.*another query is to take the place of q"):
             one.run(statement)
-        assert edit(one).awaits
+        assert edit(one).waits
 
 
 def test_two_queries_wait_and_each_takes_over_for_itself(tmp_path: Path) -> None:
@@ -264,12 +264,12 @@ def test_a_restart_waits_on_and_an_export_has_what_is_to_come(tmp_path: Path) ->
     with server(tmp_path) as one:
         waiting(one)
     with server(tmp_path) as one:
-        assert (text(one), edit(one).other.text, edit(one).awaits, retained(one)) == (SUM, LAST, True, EVER)
+        assert (text(one), edit(one).definition.text, edit(one).waits, retained(one)) == (SUM, LAST, True, EVER)
         script = one.control.catalog_text()
         assert LAST in script and SUM not in script
         # That script is what stands already.
         assert not [each for each in one.control.apply(script) if each.outcome is not None]
-        assert edit(one).awaits
+        assert edit(one).waits
         feed(one, (11, 12))
     with server(tmp_path) as one:
         assert change(one) == "another query takes over from q with 2 more rows of S"
@@ -286,7 +286,7 @@ def test_the_difference_to_a_script_begins_at_once_or_not_at_all(tmp_path: Path)
         script = one.control.catalog_text()
         with pytest.raises(PenstockError, match="P0703"):
             one.control.apply(script.replace("ROWS 4", "ROWS 5"))
-        assert edit(one).awaits
+        assert edit(one).waits
         one.control.apply(FORGOTTEN)
         settle(one)
         assert not one.control.queries() and retained(one) == 0
@@ -303,16 +303,15 @@ def test_a_repair_leaves_the_new_query_paused(tmp_path: Path) -> None:
         assert shown(one)[18] == FOUR[18]
 
 
-def test_a_catalog_has_what_waits_under_a_name_of_its_own(tmp_path: Path) -> None:
-    """A program that knows no such change goes on with the query as it is."""
+def test_a_catalog_has_what_waits(tmp_path: Path) -> None:
     with server(tmp_path) as one:
         waiting(one)
         stored = StoredCatalog(one.control.stored)
         kept = stored.document()["objects"][-1]["query"]
-        assert (kept["edit"], kept["replacement"], kept["waiting"]["holds"]) == (None, None, True)
+        assert (kept["answer"]["keeps"], kept["beside"]["phase"]) == (False, "WAITING_FOR_ROWS")
         assert StoredCatalog.read(stored.document()) == stored
         (found,) = restored(StoredCatalog.read(stored.document())).stored.queries
-        assert found[1].edit == edit(one)
+        assert found[1].beside == edit(one)
         feed(one, range(11, 14))
         one.done("INSERT INTO S VALUES (14, 14)")
         one.engine.round()
@@ -321,8 +320,8 @@ def test_a_catalog_has_what_waits_under_a_name_of_its_own(tmp_path: Path) -> Non
         one.run("")
         # It has begun, and its streams still keep all.
         (found,) = StoredCatalog.read(StoredCatalog(one.control.stored).document()).queries
-        assert found[1].edit == edit(one)
-        assert found[1].edit is None or found[1].edit.name == "replacement"
+        assert found[1].beside == edit(one)
+        assert found[1].beside is None or found[1].beside.definition is not None
 
 
 def test_what_cannot_be_bound_any_more_is_given_up(tmp_path: Path) -> None:
@@ -331,7 +330,7 @@ def test_what_cannot_be_bound_any_more_is_given_up(tmp_path: Path) -> None:
         stored = StoredCatalog(one.control.stored)
         ((q, _),) = stored.queries
         document = stored.document()
-        document["objects"][-1]["query"]["waiting"]["other"]["text"] = LAST.replace("SUM(", "gone(")
+        document["objects"][-1]["query"]["beside"]["definition"]["text"] = LAST.replace("SUM(", "gone(")
         broken = restored(StoredCatalog.read(document))
         assert list(broken.lost) == [q.id] and not broken.errors
 
@@ -343,7 +342,7 @@ def test_a_failure_while_it_waits(tmp_path: Path) -> None:
         one.control._on_failed(one.control.query("q")[1].place, PenstockError("P0402", "division by zero"))
         settle(one)
         query = one.control.query("q")[1]
-        assert (text(one), query.edit, query.status.value, query.code) == (LAST, None, "FAILED", "P0402")
+        assert (text(one), query.beside, query.status.value, query.code) == (LAST, None, "FAILED", "P0402")
         assert "before another query took its place" in query.message and retained(one) == 0
 
 
@@ -360,14 +359,14 @@ def test_one_that_cannot_begin_when_its_rows_are_there_is_given_up(
         monkeypatch.setattr(one.engine, "check", refuse)
         feed(one, range(11, 16))
         query = one.control.query("q")[1]
-        assert (text(one), query.edit, query.status.value, query.code) == (SUM, None, "RUNNING", "P0701")
+        assert (text(one), query.beside, query.status.value, query.code) == (SUM, None, "RUNNING", "P0701")
         assert "the query that was to take its place failed: no place is left" in query.message
         assert "QUERY q: CANNOT CHANGE" in texts(one) and retained(one) == 0
         monkeypatch.undo()
         feed(one, range(16, 18))
         assert shown(one) == {ts: TWO[ts] for ts in range(1, 17)}
         one.done(CHANGE)
-        assert edit(one).awaits and not one.control.query("q")[1].code
+        assert edit(one).waits and not one.control.query("q")[1].code
 
 
 def test_a_step_that_fails_when_it_is_applied_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +383,7 @@ def test_a_step_that_fails_when_it_is_applied_is_given_up(tmp_path: Path, monkey
         monkeypatch.setattr(one.engine, "_begin", refuse)
         feed(one, range(14, 17))
         query = one.control.query("q")[1]
-        assert (text(one), query.edit, query.status.value, query.code) == (SUM, None, "RUNNING", "P0701")
+        assert (text(one), query.beside, query.status.value, query.code) == (SUM, None, "RUNNING", "P0701")
         assert retained(one) == 0
 
 
@@ -395,7 +394,7 @@ def test_a_plan_that_changes_waits_for_rows_too(tmp_path: Path) -> None:
         feed(one, range(1, 11))
         plan = own_plan(one)
         one.done(f"ALTER QUERY q SET (plan '{plan}')")
-        assert edit(one).awaits and edit(one).other is None
+        assert edit(one).waits and edit(one).definition is None
         assert change(one) == "another plan takes over from q with 4 more rows of S"
         (listed,) = [each for each in one.control.queries() if each.stored.name == "q"]
         assert "the new plan begins beside the former one" in plan_change_text(listed)
@@ -408,7 +407,8 @@ def test_a_plan_that_changes_waits_for_rows_too(tmp_path: Path) -> None:
         one.done(f"ALTER QUERY q SET (plan '{plan}')")
         assert change(one) == "another plan takes over from q with 4 more rows of S"
         feed(one, range(13, 20))
-        assert edit(one) is None and one.control.query("q")[1].plan == one.control.query("q")[0].wished_plan != "none"
+        stored, query = one.control.query("q")
+        assert edit(one) is None and query.answer.plan == stored.wished_plan != "none"
         assert "PLAN OF q: ITS ROWS HAVE COME" in texts(one) and "PLAN OF q: TAKES OVER" in texts(one)
         assert shown(one) == {ts: FOUR[ts] if ts > 3 else sum(range(1, ts + 1)) for ts in range(1, 19)}
 
@@ -418,16 +418,16 @@ def test_a_plan_that_waits_is_paused_exchanged_and_replaced(tmp_path: Path) -> N
         one.done(FORGOTTEN + f"CREATE QUERY q AS {LAST}; CREATE QUERY p AS {LAST}")
         feed(one, range(1, 11))
         one.done(f"ALTER QUERY q SET (plan '{own_plan(one)}')")
-        assert edit(one).awaits
+        assert edit(one).waits
         one.done("ALTER QUERY q SWAP WITH p")
         settle(one)
         # The plan belongs to what is computed, and waits for rows from here on.
-        assert edit(one) is None and one.control.query("p")[1].edit.awaits
+        assert edit(one) is None and one.control.query("p")[1].beside.waits
         one.done(f"ALTER QUERY p AS {SUM} START WARM WAIT")
-        assert one.control.query("p")[1].edit.other is not None
+        assert one.control.query("p")[1].beside.definition is not None
         one.done("ALTER QUERY p PAUSE")
         settle(one)
-        assert one.control.query("p")[1].edit is None and retained(one) == 0
+        assert one.control.query("p")[1].beside is None and retained(one) == 0
         feed(one, range(11, 20))
         assert shown(one)[18] == FOUR[18]
 
@@ -444,11 +444,11 @@ def test_a_former_query_that_has_waited_too(tmp_path: Path) -> None:
         one.done("INSERT INTO S VALUES (8, 8)")
         one.engine.round()
         look(one)
-        assert one.control.query("q")[1].holds and not one.control.query("q")[1].awaits
+        assert one.control.query("q")[1].answer.keeps and not one.control.query("q")[1].answer.waits
         one.done("ALTER QUERY q AS SELECT SUM(v) AS s FROM S [ROWS 2] START WARM WAIT")
         look(one)
         query = one.control.query("q")[1]
-        assert "ROWS 2" in text(one) and (query.holds, query.awaits) == (False, False)
+        assert "ROWS 2" in text(one) and (query.answer.keeps, query.answer.waits) == (False, False)
         one.control._applier.on_plans = looks
         feed(one, range(9, 15))
         assert edit(one) is None and retained(one) == 0 and shown(one)[13] == 25
@@ -528,10 +528,10 @@ def test_a_crash_at_each_point_of_a_step(tmp_path: Path, step: str, point: str) 
         feed(one, range(11, 14))
         one.done("INSERT INTO S VALUES (14, 14)")
         one.engine.round()
-        assert edit(one).awaits
+        assert edit(one).waits
     if step == "TAKES OVER":
         look(one)
-        assert not edit(one).awaits and edit(one).until is None
+        assert not edit(one).waits and edit(one).until is None
 
     def take() -> None:
         if step == "ALTER":
@@ -554,10 +554,10 @@ def test_a_crash_at_each_point_of_a_step(tmp_path: Path, step: str, point: str) 
         if step == "ALTER":
             assert (edit(again) is None) == (point == "bound")
             again.run(CHANGE, key="k")
-            assert edit(again).awaits and retained(again) == EVER
+            assert edit(again).waits and retained(again) == EVER
             feed(again, range(11, 15))
         settle(again)
-        assert not edit(again).awaits if edit(again) is not None else True
+        assert not edit(again).waits if edit(again) is not None else True
         feed(again, range(15, 20))
         assert (text(again), edit(again), retained(again)) == (LAST, None, 0)
         assert shown(again) == {ts: (TWO if ts < 14 else FOUR)[ts] for ts in range(1, 19)}

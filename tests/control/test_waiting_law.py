@@ -18,6 +18,7 @@ from live_machine import Coming, Life
 from test_control_law import PostedSystem, select_of
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.control.life.phases import Phase
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.testing.compare import events_of, first_difference
@@ -111,10 +112,10 @@ class WaitingLife:
             self.register()
             return
         life, query = self.lives[name], self.system.control.query(name)[1]
-        coming = query.edit is not None and query.edit.awaits
+        coming = query.beside is not None and query.beside.waits
         command = draw.choice(COMMANDS)
-        self.steps.append(f"{command} {name}: {query.status.value}, {query.awaits=}, {query.edit=}")
-        self.seen[f"{command} while it waits"] += query.awaits
+        self.steps.append(f"{command} {name}: {query.status.value}, {query.answer.waits=}, {query.beside=}")
+        self.seen[f"{command} while it waits"] += query.answer.waits
         self.seen[f"{command} while what is to come waits"] += coming
         if command == "restart":
             self.system.restart()
@@ -134,10 +135,10 @@ class WaitingLife:
             life.end(self.read)
             if name in self.coming:
                 life.query = self.coming.pop(name).query
-        elif command == "silence" and life.open and not query.awaits:
+        elif command == "silence" and life.open and not query.answer.waits:
             self.system.pause(name, True)
             life.end(self.read)
-        elif command == "resume" and query.silent:
+        elif command == "resume" and query.phase is Phase.SILENT:
             life.tables.append(self.system.resume(name, Start(StartMode.WARM)))
             life.episodes.append(replace(life.episodes[-1], ended=None, shown=self.read))
             life.open = True
@@ -149,12 +150,12 @@ class WaitingLife:
             with suppress(PenstockError):  # one that began behind what counts for ever
                 self.system.edit(name, seeded_choices(draw.randrange(10**6)))
                 life.tables.append(self.system.fresh(name))
-        elif command == "replace" and query.awaits:
+        elif command == "replace" and query.answer.waits:
             other = self.bound(name, select_of(life.query).replace("ROWS ", "ROWS 1"))
             self.begin_at_once(name, life, other, WAIT)
         elif command == "now" and life.open:
             self.begin_at_once(name, life, self.varied(name, life.query), Start(StartMode.NOW))
-        elif command == "change" and life.open and not query.awaits:
+        elif command == "change" and life.open and not query.answer.waits:
             self.change(name, life, self.varied(name, life.query))
 
     def varied(self, name: str, query: Query) -> Query:
@@ -177,8 +178,8 @@ class WaitingLife:
             assert "has not ended" in error.message, error
             return
         self.coming[name] = Coming(select_of(other), other, self.episode(other, WAIT))
-        edit = self.system.control.query(name)[1].edit
-        self.seen["a change waited"] += edit is not None and edit.awaits
+        edit = self.system.control.query(name)[1].beside
+        self.seen["a change waited"] += edit is not None and edit.waits
 
     def look(self) -> None:
         """See what has taken over, which is what the law says."""
@@ -206,7 +207,7 @@ class WaitingLife:
         life.tables.append(self.system.register(query, WAIT))
         life.episodes.append(episode)
         life.open = True
-        self.seen["waited"] += self.system.control.query(name)[1].awaits
+        self.seen["waited"] += self.system.control.query(name)[1].answer.waits
 
     def tables(self) -> dict[str, pa.Table]:
         inputs = {

@@ -34,8 +34,8 @@ def ids(system: Server) -> dict[str, int]:
     return {one.name: one.id for one in system.control.stored.values()}
 
 
-def tracks(system: Server) -> dict[str, int]:
-    return {one.name: one.query.track for one in system.control.stored.values() if one.query is not None}
+def computations(system: Server) -> dict[str, int]:
+    return {one.name: one.query.answer.id for one in system.control.stored.values() if one.query is not None}
 
 
 def test_from_nothing_and_again_nothing(tmp_path: Path) -> None:
@@ -119,14 +119,14 @@ def declared(system: Server) -> dict[str, object]:
 def test_answers_go_on_where_nothing_differs(tmp_path: Path) -> None:
     with server(tmp_path) as system:
         applied(system, BASE)
-        before = tracks(system)
+        before = computations(system)
         system.done("INSERT INTO S VALUES (1, 10, 1), (2, 5, 1), (9, 20, 2);")
         applied(
             system, BASE.replace("CREATE VIEW bigger AS SELECT v FROM big", "CREATE VIEW bigger AS SELECT v FROM big b")
         )
-        assert tracks(system) == before, "the same in other words"
+        assert computations(system) == before, "the same in other words"
         applied(system, BASE.replace("v > 9", "v > 8"))
-        after = tracks(system)
+        after = computations(system)
         assert after["q"] == before["q"] and after["p"] != before["p"]
 
 
@@ -136,9 +136,9 @@ def test_a_query_is_kept_in_other_words_where_its_view_has_other_names(tmp_path:
     new = "CREATE VIEW m AS SELECT v AS a FROM S [NOW];CREATE QUERY rr AS SELECT a AS x FROM m;"
     with server(tmp_path) as system:
         applied(system, BASE + old)
-        before = tracks(system)
+        before = computations(system)
         assert [one.split("`")[0].split(" n")[0] for one in applied(system, BASE + new)][-1].startswith("DROP VIEW")
-        assert tracks(system) == before
+        assert computations(system) == before
     with server(tmp_path) as system:
         assert system.status("rr") == "RUNNING" and applied(system, BASE + new) == []
 
@@ -272,13 +272,13 @@ def test_a_function_that_changes_changes_what_calls_it(tmp_path: Path, monkeypat
     )  # fmt: skip
     with server(tmp_path / "all") as system:
         applied(system, script)
-        before = tracks(system)
+        before = computations(system)
         assert applied(system, script) == []
         shown = applied(system, script.replace(":double", ":triple"))
         assert [one.split(" AS ")[0] for one in shown] == [
             "CREATE OR REPLACE FUNCTION f (INT) RETURNS INT", "CREATE OR REPLACE QUERY `h` START WARM",
         ]  # fmt: skip
-        assert tracks(system)["h"] != before["h"] and tracks(system)["q"] == before["q"]
+        assert computations(system)["h"] != before["h"] and computations(system)["q"] == before["q"]
         with pytest.raises(ScriptErrors):
             system.control.apply(script.split(";", 1)[1])
         assert applied(system, BASE) == ["DROP QUERY `h`", "DROP FUNCTION `f`"]

@@ -4,7 +4,6 @@ fresh system declares of the last one."""
 from __future__ import annotations
 
 import random
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 from control_kit import Server, server
 from mortal_storage import MortalStorage
 
-from penstock.storage import replaced_storage
-from penstock.testing.faults import LOSSES, PowerCut, PowerLost
+from penstock.testing.faults import LOSSES, PowerCut
 
 SOURCES = ("s", "`t ;`", "r")
 VIEWS = ("v", "w", "`x'`")
@@ -103,14 +101,12 @@ def cut_once(place: Path, number: int, before: str, after: str, wanted: list[dic
     with server(checkpoint) as system:
         system.control.apply(before)
     calls = PowerCut(spare, number)
-    disk = MortalStorage(calls)
-    with replaced_storage(disk), suppress(PowerLost):
+    with MortalStorage(calls).living():
         system = Server(checkpoint)
         system.control.apply(after, key="k")
         system.control.close()
         assert declared(system) == wanted[1]
         return False
-    disk.die()
     calls.lose(LOSSES[number % len(LOSSES)], random.Random(number), [checkpoint])
     with server(checkpoint) as system:
         assert declared(system) in wanted, "nothing or all"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.physical.synopses.summaries.declared import bytes_of
 from penstock.runtime.local.forecast import PreferenceForecast, WorkForecast, forecasts
 from penstock.session import Session

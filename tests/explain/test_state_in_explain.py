@@ -10,8 +10,8 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.physical.planning.state_size.summary import size_text
+from penstock.runtime.spark.changes.restart_decision import decide
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.checkpoint.restart_decision import decide
 from penstock.runtime.spark.start import prepare, settled, start_request
 from penstock.session import Session
 

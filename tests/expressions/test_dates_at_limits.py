@@ -21,7 +21,7 @@ from penstock.expressions.fold import fold
 from penstock.expressions.functions import build_call, build_cast
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.values.calendar import far_day, far_moment
-from penstock.testing.denotation.dates import CalendarTime, day_from, evaluate_apart
+from penstock.testing.scalars.dates import CalendarTime, day_from, evaluate_apart
 from penstock.types import TIMESTAMP
 
 _DAY = 86_400_000_000

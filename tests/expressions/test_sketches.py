@@ -17,7 +17,7 @@ from penstock.expressions.sketches import count_min, dd_sketch, hyperloglog
 from penstock.expressions.sketches.murmur import hash128
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
-from penstock.testing.approximation import sketches as naive
+from penstock.testing.aggregates import sketches as naive
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308
 ADVERSARIAL = (

@@ -443,6 +443,7 @@ def test_changes_of_rows_that_are_refused(text: str, code: str, standing: Catalo
         ("UPDATE stock SET n = (SELECT MAX(a) FROM s [NOW])", "read the row alone that they change"),
         ("DELETE FROM stock WHERE n < (SELECT MAX(a) FROM s [NOW])", "read the row alone that they change"),
         ("INSERT INTO n (tick) VALUES ((SELECT MAX(a) FROM s [NOW]))", "SELECT the value first"),
+        ("SUBSCRIBE TO s", "SUBSCRIBE TO (SELECT * FROM s)"),
     ],
 )
 def test_changes_of_rows_have_hints(text: str, hint: str, standing: Catalog) -> None:

@@ -18,7 +18,7 @@ from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind
 from penstock.errors import ScriptErrors
 from penstock.expressions.nodes import MAX_SIZE, Expression, conjuncts
 from penstock.language import bind_script, limits
-from penstock.language.binder.statements import functions
+from penstock.language.binder.statements import definitions
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
 from penstock.testing.compare import assert_same
@@ -220,7 +220,7 @@ def test_what_a_view_has_been_checked_for_is_not_checked_again(form: str, monkey
         return call
 
     monkeypatch.setattr(limits, "_size", counted("sizes", limits._size))
-    monkeypatch.setattr(functions, "_draws", counted("draws", functions._draws))
+    monkeypatch.setattr(definitions, "_draws", counted("draws", definitions._draws))
     used = []
     for count in (20, 40):
         calls.update(sizes=0, draws=0)

@@ -20,7 +20,8 @@ from penstock.types import Unit
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "grammar.md").read_text(encoding="utf-8")
-GRAMMAR_FILES = sorted((ROOT / "src" / "penstock" / "language" / "grammar").glob("*.py"))
+FOLDER = ROOT / "src" / "penstock" / "language"
+GRAMMAR_FILES = sorted((*FOLDER.glob("grammar/*.py"), *FOLDER.glob("statements/*.py")))
 
 #: Terminal -> texts that stand for it.
 TERMINALS = {

@@ -7,6 +7,8 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.language import Catalog, ScriptErrors, bind_script
 
+_OF_FILES = "CREATE STREAM m (k INT, at TIMESTAMP) FROM FILES (path 'a.csv'"
+_OF_KAFKA = "CREATE STREAM m (k INT, at TIMESTAMP) FROM KAFKA (topic 't', format 'json'"
 #: (a statement over s and r, the code of its error, a part of its hint)
 _HINTS = (
     ("SELECT DISTINCT ON (a) a, x FROM s", "P0101", "[PARTITION BY key ROWS 1]"),
@@ -61,6 +63,32 @@ _HINTS = (
     ("SELECT a::money FROM s", "P0207", "DECIMAL"),
     ("SELECT ts + 60 AS later FROM s", "P0203", "INTERVAL 60 SECONDS"),
     ("SELECT ts + '1 hour' AS later FROM s", "P0203", "INTERVAL"),
+    ("CREATE SOURCE m FROM KAFKA CONNECTION c (TOPIC 't') FORMAT JSON", "P0101", "CREATE STREAM name"),
+    ("CREATE SINK m FROM s INTO KAFKA CONNECTION c (TOPIC 't')", "P0101", "CREATE QUERY name INTO"),
+    ("CREATE CONNECTION c TO KAFKA (BROKER 'h:9092')", "P0101", "options of a connector"),
+    ("CREATE INDEX i ON r (a)", "P0101", "leave it out"),
+    ("CREATE SCHEMA analytics", "P0101", "have no schema"),
+    ("CREATE QUERY analytics.hot AS SELECT a FROM s", "P0101", "`analytics.hot`"),
+    ("SELECT a FROM s WHERE MZ_NOW() <= ts + INTERVAL '1' HOUR", "P0204", "s [RANGE 1 HOUR]"),
+    ("SELECT a FROM s [ROWS 10 PARTITION BY a]", "P0101", "[PARTITION BY key ROWS 10]"),
+    ("CREATE STREAM m (k INT, d DATE) FROM MEMORY () TIMESTAMP BY d", "P0209", "declare it d TIMESTAMP"),
+    ("USE analytics", "P0101", "there is one catalog"),
+    ("TAIL q", "P0101", "SUBSCRIBE TO name"),
+    ("\\d s", "P0101", "DESCRIBE name"),
+    ("\\dt", "P0101", "SHOW STREAMS"),
+    ("\\copy r from 'r.csv'", "P0101", "penstock shell"),
+    ("SELECT a FROM s WHERE a > $1", "P0101", "the value itself stands in the text"),
+    ("SELECT a FROM s WHERE ts > 2024-03-01 00:00:00", "P0101", "a timestamp stands in quotes"),
+    ("SELECT a FROM s WHERE a = 1 && a > 0", "P0101", "AND"),
+    ("SELECT a FROM ''", "P0101", "a parameter is a value, and no name"),
+    ("warm", "P0101", "SELECT * FROM warm"),
+    ("queries/flights.cql", "P0101", "not the name of a file"),
+    (f"{_OF_FILES}, sep ';') TIMESTAMP BY at", "P0208", "did you mean delimiter"),
+    (f"{_OF_FILES}, encoding 'latin1') TIMESTAMP BY at", "P0208", "UTF-8"),
+    (f"{_OF_FILES}, timestamp_format 'dd.MM.yyyy') TIMESTAMP BY at", "P0208", "2024-03-01 09:00:00"),
+    (f"{_OF_FILES}, multiline 'true') TIMESTAMP BY at", "P0208", "jq -c"),
+    (f"{_OF_KAFKA}, bootstrap 'h:9092', group_id 'g') TIMESTAMP BY at", "P0208", "a checkpoint has the offsets"),
+    ("SELCT", "P0101", "did you mean SELECT"),
 )
 
 

@@ -18,16 +18,37 @@ from penstock.settings import Settings
 from penstock.shedding.policies import POLICIES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE = (DOCS / "language.md").read_text()
-BLOCKS = re.findall(r"```cql\n(.*?)```", PAGE, flags=re.DOTALL)
+CHAPTERS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DOCS / "language").glob("*.md"))}
+PAGE = CHAPTERS["live-statements"]
+BLOCKS = {
+    f"{chapter}-{number}": block
+    for chapter, text in CHAPTERS.items()
+    for number, block in enumerate(re.findall(r"```cql\n(.*?)```", text, flags=re.DOTALL))
+}
 LIVE = re.findall(r"```live\n(.*?)```", PAGE, flags=re.DOTALL)
 LINES = re.findall(r"^\| `(P\d{4})` \| (.*?) \| (.*) \|$", (DOCS / "errors.md").read_text(), flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_examples_bind(block: str) -> None:
-    bound = bind_script(block)
+@pytest.mark.parametrize("name", BLOCKS)
+def test_examples_bind(name: str) -> None:
+    bound = bind_script(BLOCKS[name])
     assert bound.queries or bound.actions
+
+
+def test_the_contents_have_every_chapter_and_section() -> None:
+    """The contents name each page, in an order that is theirs, and each section by a link to it."""
+    linked = set(re.findall(r"\]\(([\w-]+\.md)(?:#[\w-]+)?\)", CHAPTERS["README"]))
+    assert linked == {f"{chapter}.md" for chapter in CHAPTERS.keys() - {"README"}}
+    sections = {
+        f"{chapter}.md#{re.sub(r'[^a-z0-9_ -]', '', heading.lower()).replace(' ', '-')}"
+        for chapter, text in CHAPTERS.items()
+        for heading in re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    }
+    assert {section for section in sections if f"({section})" not in CHAPTERS["README"]} == set()
+
+
+def test_the_chapters_have_all_examples() -> None:
+    assert len(BLOCKS) >= 31
 
 
 @pytest.mark.parametrize("block", LIVE, ids=range(len(LIVE)))
@@ -44,7 +65,8 @@ def test_examples_for_a_server_bind_one_after_the_other(block: str) -> None:
 
 def test_every_attribute_is_on_the_page() -> None:
     def row(option: Option[object], *default: str) -> str:
-        return "| " + " | ".join((f"`{option.name}`", option.type.name, *default, option.help)) + " |"
+        cells = f"`{option.name}`", option.type.name, *default, option.help
+        return "| " + " | ".join(cells).replace("](", "](../") + " |"
 
     for option in QUERY_ATTRIBUTES:
         empty = "the setting" if option.default is None else "empty"

@@ -41,7 +41,8 @@ ROOT = Path(__file__).parents[2]
 def corpus() -> list[str]:
     """Return statements of the tests and of the docs, one by one."""
     lines = (ROOT / "tests" / "language" / "statements.txt").read_text(encoding="utf-8").splitlines()
-    blocks = re.findall(r"```live\n(.*?)```", (ROOT / "docs" / "language.md").read_text(encoding="utf-8"), re.DOTALL)
+    page = (ROOT / "docs" / "language" / "live-statements.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```live\n(.*?)```", page, re.DOTALL)
     parts = [part for block in (*blocks, STANDING) for part in block.split(";")]
     # Bodies of functions name modules, and a damaged name would load whatever is called so.
     texts = [text.strip() for text in (*lines, *parts) if text.strip() and "module:name" not in text]

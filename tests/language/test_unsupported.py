@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import pkgutil
+import sys
 from dataclasses import fields, is_dataclass
+from types import ModuleType
+from typing import Any
 
 import pytest
 from plans import errors_of, marked
 
-from penstock.language import Catalog, queries, statements
-from penstock.language.unsupported import CARRIED_OUT, REFUSED
+from penstock.language import Catalog
+from penstock.language import binder as bound
+from penstock.language.statements import KINDS
 
 #: (statement, the words marked, the name in the message)
 CASES = [
@@ -38,14 +45,29 @@ def test_refused_by_name_at_its_place(text: str, words: str, name: str, catalog:
     assert {e.code for e in found} == {"P0901"}, [e.render() for e in found]
 
 
-def test_every_field_of_every_statement_is_carried_out_or_refused() -> None:
-    known = {(kind, name) for kind, names in CARRIED_OUT.items() for name in names} | set(REFUSED)
-    for module in (queries, statements):
-        for kind in vars(module).values():
-            if isinstance(kind, type) and is_dataclass(kind) and kind.__module__.startswith(module.__name__):
-                for field in fields(kind):
-                    if field.compare:
-                        assert (kind, field.name) in known, f"{kind.__name__}.{field.name}"
+def test_every_field_of_every_statement_is_bound() -> None:
+    """What the grammar reads is not ignored: of a statement its file binds every field, of queries and clauses the
+    binder does."""
+    binder = {
+        name for module in pkgutil.walk_packages(bound.__path__, f"{bound.__name__}.") for name in read_in(module.name)
+    }
+    for module in {"penstock.language.queries", "penstock.language.clauses", *(kind.tree.__module__ for kind in KINDS)}:
+        read = read_in(module) if ".statements." in module else binder
+        for kind in trees(sys.modules[module]):
+            own = [field.name for field in fields(kind) if field.compare and field.name in kind.__annotations__]
+            assert set(own) - read == set(), kind.__name__
+
+
+def trees(module: ModuleType) -> list[Any]:
+    return [kind for kind in vars(module).values() if is_dataclass(kind) and kind.__module__ == module.__name__]
+
+
+def read_in(module: str) -> set[str]:
+    """Return the attributes that the functions of a module read, but for those that parse and print."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    binding = [one for one in functions if not one.name.endswith("_text") and not one.name.startswith("_read")]
+    return {node.attr for one in binding for node in ast.walk(one) if isinstance(node, ast.Attribute)}
 
 
 def test_a_refused_query_tells_its_other_errors_too(catalog: Catalog) -> None:

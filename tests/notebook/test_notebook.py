@@ -329,6 +329,13 @@ def test_a_server_that_keeps_no_contents_leaves_no_other_output(tmp_path: Path) 
                 with pytest.raises(PenstockError, match="no column celsus") as caught:
                     client.watch("warm", display=Shown(), **{name: "celsus"})
                 assert caught.value.code == "P0202" and caught.value.hint == "did you mean celsius?"
+            for given, said in (
+                ({"value": "room"}, "columns with numbers: celsius"), ({"seconds": -1}, "as in seconds="),
+                ({"every": "1s"}, "as in every="), ({"rows": 0}, "from 1 on"),
+            ):  # fmt: skip
+                with pytest.raises(PenstockError) as caught:
+                    client.watch("warm", display=Shown(), **given)  # type: ignore[arg-type]
+                assert caught.value.code == "P0203" and said in str(caught.value.hint)
             outputs = []
 
             def display(view: object) -> Shown:

@@ -118,6 +118,33 @@ def test_a_subscription_goes_on_until_it_is_cancelled(page: Any, live: Running) 
     assert not live.door.service.statements()
 
 
+def test_a_command_of_the_shell_says_what_is_written_here(page: Any, live: Running) -> None:
+    sign_in(page, live, room="editor")
+    page.get_by_label("statement", exact=True).fill("\\d hot")
+    page.get_by_text("commands with a backslash are those of").wait_for()
+    assert "DESCRIBE name" in page.locator(".error").first.inner_text()
+
+
+def test_a_text_that_is_too_long_for_its_list_says_so(page: Any, live: Running) -> None:
+    names = ", ".join(f"celsius + {number} AS c{number}" for number in range(20))
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        client.execute(f"CREATE QUERY bought_after_click AS SELECT room, {names} FROM readings [RANGE 1 MINUTE]")
+        client.insert("readings", [{"at": "2024-03-01 09:00:00", "room": "hall", "celsius": 1.5}])
+        client.select("SELECT room FROM bought_after_click")
+    sign_in(page, live, room="queries")
+    row = page.get_by_role("region", name="queries").get_by_role("row").filter(has_text="bought_after_click")
+    row.wait_for()
+    assert row.locator("td").last.inner_text().endswith(" …")
+    short = page.get_by_role("row").filter(has_text="sold")
+    assert short.locator("td").last.inner_text().endswith("GROUP BY article")
+    # Its name has one line where bars are narrow.
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(f"{live.url}/#/")
+    name = page.locator(".bars a", has_text="bought_after_click").first
+    name.wait_for()
+    assert name.evaluate("one => one.getClientRects()[0].height < 1.9 * parseFloat(getComputedStyle(one).fontSize)")
+
+
 def test_queries_are_shown_as_a_table(page: Any, live: Running) -> None:
     sign_in(page, live, AccessRole.READ, room="editor")
     field = page.get_by_label("statement", exact=True)

@@ -90,3 +90,14 @@ def test_a_computer_that_slept_shows_what_happened_meanwhile(page: Any, tmp_path
         results.get_by_text("<i>attic</i>").wait_for(timeout=20_000)
     finally:
         ended(running)
+
+
+def test_what_is_chosen_while_the_server_is_away_says_so(page: Any, tmp_path: Path) -> None:
+    running = started(tmp_path, SCRIPT)
+    sign_in(page, running, room="plan")
+    page.locator(".plan [data-node]").first.wait_for()
+    ended(running)
+    page.locator("#link").get_by_text("no connection").wait_for()
+    page.get_by_label("only of the query").select_option("warm")
+    page.locator("#notices .bad", has_text="the server does not answer").wait_for()
+    assert page.get_by_label("only of the query").input_value() == "warm"

@@ -68,12 +68,13 @@ def test_ten_thousand_lines(page: Any, live: Running) -> None:
     field.evaluate(put, lines + "\nSELECT rom FROM rooms")
     page.locator(".editor mark").wait_for()
     assert page.locator(".editor mark").all_inner_texts() == ["rom"]
+    # A key makes as many parts of a long text as of an empty one: each would be laid out anew.
     key = """() => { const area = document.querySelector('.editor textarea'), begun = performance.now();
       area.setRangeText('x', 0, 0); area.dispatchEvent(new InputEvent('input')); area.offsetHeight;
-      return performance.now() - begun; }"""
-    took = sorted(page.evaluate(key) for _ in range(9))[4]
-    print(f"a key in 10,000 lines: {took:.0f} ms")
-    assert took < 1_000, "a key may not stop the page"
+      return [performance.now() - begun, document.querySelector('.editor pre').childNodes.length]; }"""
+    seen = [page.evaluate(key) for _ in range(9)]
+    print(f"a key in 10,000 lines: {sorted(took for took, _ in seen)[4]:.0f} ms")
+    assert {parts for _, parts in seen} == {2}
 
 
 def test_what_an_earlier_statement_replaced_comes_back(page: Any, live: Running) -> None:
@@ -121,7 +122,7 @@ def test_a_change_of_all_rows_asks_to_be_confirmed(page: Any, live: Running) -> 
     page.get_by_role("link", name="one", exact=True).click()
     for weight, answer in (("heavy", "error"), ("-1", "error"), ("2.5", "has the weight 2.5")):
         page.get_by_role("button", name="Weight").click()
-        page.get_by_role("dialog").get_by_label("weight, 1 where nothing was said").fill(weight)
+        page.get_by_role("dialog").get_by_label("weight, 1 by default").fill(weight)
         page.get_by_role("dialog").get_by_role("button", name="Set").click()
         if answer == "error":
             page.locator(".error").get_by_text(weight).first.wait_for()

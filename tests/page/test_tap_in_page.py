@@ -32,7 +32,7 @@ def test_an_edge_shows_the_rows_that_pass(
     else:
         edge.dispatch_event("click")
     page.get_by_text("waiting, at most").wait_for()
-    engine = live.door.service._side._engine  # type: ignore[attr-defined]
+    engine = live.door.service._engine  # type: ignore[attr-defined]
     while not engine._taps.edges:
         page.wait_for_timeout(20)
     with connect(live.url, live.texts[AccessRole.CONTROL]) as client:

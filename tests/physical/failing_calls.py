@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from penstock.physical.operators.contract import JointAdvance, Operator
-from penstock.physical.operators.owned_rows import OwnedRows
+from penstock.physical.operators.base.contract import JointAdvance, Operator
+from penstock.physical.operators.base.owned_rows import OwnedRows
 from tests.physical.test_joint_turns import JOINT
 
 

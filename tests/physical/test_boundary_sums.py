@@ -11,8 +11,8 @@ import pytest
 from penstock.language import bind_script
 from penstock.physical.operators.aggregates import slide_incremental as boundaries
 from penstock.physical.plan.panes import IncrementalSlideSpec, PaneStoreSpec
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 from penstock.physical.planning import planner
-from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import LocalResult, run_local
 

@@ -10,14 +10,14 @@ import pytest
 
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics, observe
 from penstock.algebra.properties.boundedness import Grade, together
+from penstock.algebra.properties.statistics import Statistics, observe
 from penstock.language import bind_script
 from penstock.physical.execution.meter import StateGauge
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.operators import OPERATORS
 from penstock.physical.plan.spec import Spec
-from penstock.physical.plan.state import StateInput
+from penstock.physical.plan.state.state_parts import StateInput
 from penstock.physical.planning.planner import planned
 from penstock.physical.planning.state_size.estimate import state_of
 from penstock.physical.planning.state_size.parts import StepState

@@ -18,7 +18,7 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Channel, Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
-from penstock.runtime.spark.output.answer_writer import answers_in
+from penstock.runtime.spark.worker.answer_writer import answers_in
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     ChannelRows,

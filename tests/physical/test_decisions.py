@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from penstock.physical.execution.decisions import WHOLE, Decided, Decisions, divided, next_keep_below
-from penstock.runtime.spark.input.offset import Offset
+from penstock.physical.decisions import WHOLE, Decided, Decisions, divided, next_keep_below
+from penstock.runtime.spark.checkpoint.offset import Offset
 
 
 def test_decisions_stand_in_the_offset_and_come_back() -> None:
@@ -21,7 +21,7 @@ def test_decisions_stand_in_the_offset_and_come_back() -> None:
     assert again.planned().decided == decided
 
 
-def test_an_offset_without_decisions_has_its_old_form() -> None:
+def test_an_offset_without_decisions_says_nothing_of_them() -> None:
     assert "decided" not in Offset(1, {}, {}).as_json()
     assert not Offset.from_json(Offset(1, {}, {}).as_json()).decided
 

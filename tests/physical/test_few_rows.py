@@ -16,7 +16,7 @@ from penstock.physical.elements import Elements, encode, taken
 from penstock.physical.execution.answers import content_bytes
 from penstock.physical.kernels.compiled import argsort_code_time
 from penstock.physical.operators.streams.changes import in_order
-from penstock.physical.planning.aggregate_layout import plan_lanes
+from penstock.physical.plan.state.aggregate_layout import plan_lanes
 from penstock.physical.planning.planner import plan_queries
 from penstock.storage.arrow_streams import small_stream
 from penstock.types import END

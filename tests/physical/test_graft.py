@@ -18,7 +18,7 @@ import pytest
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution import step_graph
@@ -29,8 +29,8 @@ from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress, timed_sources
 from penstock.physical.plan import identity
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import Generation, grains_of, part_of, plan_generations, plan_queries
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.runtime import LocalJob, compute_statics, static_sources
 from penstock.runtime.local.schedule import rounds
 from penstock.testing.cases import case_inputs, made_up, parse_case

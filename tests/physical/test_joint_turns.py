@@ -19,10 +19,10 @@ from penstock.algebra.nodes.scans import Scan
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution import executor
-from penstock.physical.operators.contract import Operator
+from penstock.physical.operators.base.contract import Operator
+from penstock.physical.operators.base.owned_rows import OwnedRows, unshared
 from penstock.physical.operators.joins.store_join import StoreJoin
 from penstock.physical.operators.joins.window_store import StoreReader
-from penstock.physical.operators.owned_rows import OwnedRows, unshared
 from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.updates import Updates
 from penstock.runtime.live import LiveEngine

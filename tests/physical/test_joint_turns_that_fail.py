@@ -21,7 +21,7 @@ from penstock.algebra.nodes.scans import Scan
 from penstock.language import bind_script
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.step_failures import StepFailures
-from penstock.physical.operators.contract import JointAdvance, Operator
+from penstock.physical.operators.base.contract import JointAdvance, Operator
 from penstock.physical.operators.joins.store_join import StoreJoin
 from penstock.runtime.live import LiveEngine
 from penstock.runtime.watching.reports import ShardReport, report_from_json

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.language import BoundScript, bind_script
 from penstock.physical.operators.joins import join, nonretroactive, partner_counts
-from penstock.physical.plan.joins import BandPartitionerSpec, PartneredSpec
+from penstock.physical.plan.joins.specs import BandPartitionerSpec, PartneredSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import CaseRun

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
+from penstock.algebra.properties.statistics import SourceStatistics, Statistics
 from penstock.language import bind_script
 from penstock.physical.operators.aggregates.slide_incremental import _spread
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec

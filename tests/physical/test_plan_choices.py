@@ -10,13 +10,13 @@ import pytest
 
 from penstock.algebra.nodes.query import PlanChoice, Query
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.language import bind_script
 from penstock.physical.plan.identity import query_fingerprint, step_keys
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.step_choices import JOIN_ORDER, OpenChoice, open_choices, order_named, order_text
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import Generation, grains_of, plan_part, plan_queries
-from penstock.physical.planning.step_choices import JOIN_ORDER, OpenChoice, open_choices, order_named, order_text
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import assert_same

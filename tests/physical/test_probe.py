@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.language import bind_script
 from penstock.physical.plan.aggregates import AggregateSpec
-from penstock.physical.plan.joins import AggregateLookupSpec, JoinSpec, MultiJoinSpec
+from penstock.physical.plan.joins.specs import AggregateLookupSpec, JoinSpec, MultiJoinSpec
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.samples import STATEMENTS
 

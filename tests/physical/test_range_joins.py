@@ -12,17 +12,17 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.expressions.nodes import Call, Column, Literal
 from penstock.expressions.text import to_sql
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.plan.joins import BandPartitionerSpec, JoinSpec
+from penstock.physical.plan.joins.ranges import RangeSpan, cells, span_keys
+from penstock.physical.plan.joins.specs import BandPartitionerSpec, JoinSpec
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.planner import plan_queries
-from penstock.physical.planning.ranges import RangeSpan, cells, span_keys
 from penstock.physical.synopses.join_indexes import interval_runs as synopsis
 from penstock.physical.synopses.join_indexes.interval_runs import IntervalRuns, probe_ranges
 from penstock.testing.cases import CaseRun

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from penstock.physical.operators.reader_floors import ReaderFloors
+from penstock.physical.operators.base.reader_floors import ReaderFloors
 from penstock.types import BEGIN, END
 
 

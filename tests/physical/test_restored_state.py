@@ -18,21 +18,19 @@ from penstock.language import bind_script
 from penstock.physical.execution.executor import ExecutorSnapshot
 from penstock.physical.operators import OPERATORS
 from penstock.physical.plan.inputs import ConstantSpec, StaticSpec
-from penstock.physical.plan.joins import (
+from penstock.physical.plan.joins.specs import (
     ChosenJoinSpec,
     JoinSpec,
-    LeavingStoreSpec,
     StoreJoinSpec,
     TakingBackJoinSpec,
-    WindowStoreSpec,
 )
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.synopses import SYNOPSES
 from penstock.runtime.local.runtime import LocalJob, run_local
 from penstock.testing import run_case
 from penstock.testing.cases import CaseRun, case_inputs, parse_case
-from penstock.testing.preferences.random_queries import random_estimate, random_preference
+from penstock.testing.random.preference_queries import random_estimate, random_preference
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 PATTERN, DIRECT, NEGATIVE = Strategy.PATTERN, Strategy.DIRECT, Strategy.NEGATIVE
@@ -61,10 +59,7 @@ CREATE QUERY shed WITH (memory '20 TUPLES') AS
 CREATE QUERY listed AS SELECT S.a, c.w FROM S [NOW], (VALUES (1, 10), (2, 20)) AS c (k, w) WHERE S.k = c.k;
 """
 #: Specs whose operator is that of another one.
-ALIKE = {
-    ConstantSpec: StaticSpec, ChosenJoinSpec: JoinSpec, TakingBackJoinSpec: StoreJoinSpec,
-    WindowStoreSpec: LeavingStoreSpec,
-}  # fmt: skip
+ALIKE = {ConstantSpec: StaticSpec, ChosenJoinSpec: JoinSpec, TakingBackJoinSpec: StoreJoinSpec}
 
 
 @dataclass

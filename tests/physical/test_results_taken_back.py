@@ -4,7 +4,6 @@ is kept of them."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,13 +13,13 @@ from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.language import bind_script
-from penstock.physical.plan.joins import LeavingStoreSpec, StoreJoinSpec, TakingBackJoinSpec, WindowStoreSpec
+from penstock.physical.plan.joins.specs import TakingBackJoinSpec
 from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.plan.streams import ChangesSpec
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.live import LiveEngine
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
@@ -75,12 +74,10 @@ def dear(number: int) -> int:
     return number + 1
 
 
-def planned(text: str, without: Sequence[str] = ()) -> list[Spec]:
-    """Return the specs of the steps of a script in a live run. without: beginnings of names of choices that are left
-    out."""
+def planned(text: str) -> list[Spec]:
+    """Return the specs of the steps of a script in a live run."""
     queries = [replace(query, root=optimize(query.root)) for query in bind_script(SOURCES + text).queries]
     chosen = grains_of(queries, Statistics(), Strategy.PATTERN, live=True)
-    chosen = {name: one for name, one in chosen.items() if not name.startswith(tuple(without))}
     return [step.spec for step in plan_part(Generation(0, queries, Statistics(), chosen), Strategy.PATTERN)[0].steps]
 
 
@@ -110,14 +107,6 @@ def test_which_joins_take_their_results_back(text: str, count: int) -> None:
     specs = planned(text)
     assert sum(isinstance(spec, TakingBackJoinSpec) for spec in specs) == count
     assert [spec.taken_back for spec in specs if isinstance(spec, ChangesSpec)].count(True) == count
-
-
-def test_queries_of_earlier_checkpoints_keep_their_steps() -> None:
-    """Their recorded choices have neither name, and their state goes by what they were."""
-    specs = planned(f"CREATE QUERY q AS {JOIN};", without=("taken back", "stores keep"))
-    assert {WindowStoreSpec, StoreJoinSpec} <= set(map(type, specs))
-    assert not {LeavingStoreSpec, TakingBackJoinSpec} & set(map(type, specs))
-    assert not any(spec.taken_back for spec in specs if isinstance(spec, ChangesSpec))
 
 
 def test_nothing_is_kept_of_what_was_answered() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
-from penstock.physical.planning.strategies import Strategy
 from penstock.physical.synopses.queues.expiration_queue import ListQueue
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session

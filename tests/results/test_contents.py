@@ -29,7 +29,7 @@ from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import first_difference
 from penstock.testing.oracle import run_oracle
 from penstock.testing.random.worlds import FLAVOURS, Flavour
-from penstock.testing.values import Event, Row, python_values
+from penstock.testing.scalars.values import Event, Row, python_values
 from penstock.types import END
 
 R = relation("r", ITEMS)
@@ -86,6 +86,55 @@ def test_a_snapshot_as_of_an_earlier_instant(tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match="complete up to") as caught:
         reader.read(snapshot=True, after=8)
     assert caught.value.code == "P0711"
+
+
+@pytest.mark.parametrize("tick", [0, 5])
+def test_a_snapshot_as_of_an_instant_before_zero(tmp_path: Path, tick: int) -> None:
+    log = Log(tmp_path, R)
+    log.write(0, {"r": changes(R, (-3, "+", "a", 1), (-1, "-", "a", 1), (-1, "+", "b", 2), (0, "+", "c", 3))}, tick)
+    contents = ResultContents(tmp_path)
+    found = ["".join(sorted(contents.at("r-1", at).column("k").to_pylist())) for at in range(-4, tick + 1)]
+    assert found == ["", "a", "a", "b", *["bc"] * (tick + 1)]
+    reader = ResultReader(tmp_path, "r-1", contents)
+    assert rows_in(all_of(reader.read(snapshot=True, after=-2))) == [
+        (-2, "+", "a", 1), (-1, "-", "a", 1), (-1, "+", "b", 2), (0, "+", "c", 3),
+    ]  # fmt: skip
+
+
+def test_an_answer_that_ends_before_zero_ends_there(tmp_path: Path) -> None:
+    log = Log(tmp_path, R)
+    reader = ResultReader(tmp_path, "r-1")
+    follower = reader.read(reader.first, progress=True)
+    log.write(0, {"r": changes(R, (-9, "+", "a", 1))}, -5)
+    later = reader.read(snapshot=True, progress=True)
+    assert rows_in(all_of(later)) == [(-5, "+", "a", 1), (-5, "p", None, None)]
+    log.write(1, {}, END)
+    assert rows_in(all_of(follower)) == [(-9, "+", "a", 1), (-5, "p", None, None)]
+    assert rows_in(all_of(later)) == [] and ResultContents(tmp_path).latest("r-1").tick == -5
+    assert rows_in(all_of(reader.read(reader.first, progress=True))) == [(-9, "+", "a", 1), (-5, "p", None, None)]
+
+
+def test_a_snapshot_as_of_an_instant_whose_changes_are_gone_beside_others_that_are_left(tmp_path: Path) -> None:
+    small, large = relation("r", ITEMS, max_bytes="2 KB"), relation("large", ITEMS)
+    log = Log(tmp_path, small, large)
+    contents = ResultContents(tmp_path)
+    contents.guard()
+    many = changes(large, *((1, "+", "a" * 1000, i) for i in range(100)))
+    log.write(0, {"r": changes(small, (1, "+", "a", 0)), "large": many}, 1)
+    for batch in range(1, 12):
+        rows = changes(small, (batch + 1, "-", "a", batch - 1), (batch + 1, "+", "a", batch))
+        log.write(batch, {"r": rows}, batch + 1)
+    folder = ResultFolder.at(tmp_path)
+    left, removed = folder.batches(), folder.removed("r-1")
+    # Of the first batch the rows of the other query are most, so its file stays as it was.
+    assert left[0] == 0 and left[1] == removed.batch + 1 and removed.high == removed.batch + 1 > 2
+    for tick in range(13):
+        if tick < removed.high:
+            with pytest.raises(PenstockError, match=f"its changes since {tick} are gone") as caught:
+                contents.at("r-1", tick)
+            assert caught.value.code == "P0711"
+        else:
+            assert contents.at("r-1", tick).to_pylist() == [{"k": "a", "x": min(tick, 12) - 1}]
 
 
 def test_rows_after_an_instant(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from penstock.errors import PenstockError
 from penstock.language import BoundScript, Catalog, QueryNames, bind_script, bind_select
 from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import NOTHING
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.results import select_process
 from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents

@@ -14,13 +14,13 @@ import pytest
 from inline_run import InlineRun, cold
 
 from penstock.connectors.results.result_folder import ResultFolder
-from penstock.control import spark
 from penstock.control.control import Control
 from penstock.control.outcomes import CommandState
-from penstock.control.spark import SparkEngine
+from penstock.engines import spark
+from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
-from penstock.runtime.spark.catching_up.hydration import Hydration
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
+from penstock.runtime.spark.changes.hydration import Hydration
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.input import look_schedule

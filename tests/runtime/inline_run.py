@@ -14,31 +14,31 @@ import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
 from penstock.runtime.deciding.deciders import QueryPolicies
-from penstock.runtime.spark.catching_up.ahead import Ahead
+from penstock.runtime.reporting import Reporter, ReportOptions
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
+from penstock.runtime.spark.changes.ahead import Ahead
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
-from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.runtime.spark.live_change import begin_change, leave_out
-from penstock.runtime.spark.output.answer_writer import PendingAnswer
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.surplus import SurplusAnswers
+from penstock.runtime.spark.output.totals import RunTotals
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import AnswerGate, ShownAnswers
 from penstock.runtime.spark.start import begin
 from penstock.runtime.spark.version import JobChange, OlderVersions
 from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker import stage
+from penstock.runtime.spark.worker.answer_writer import PendingAnswer
 from penstock.runtime.spark.worker.inline import Outcome, run_round
 from penstock.runtime.spark.worker.packets import Heartbeats
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder
-from penstock.runtime.watching.reporting import Reporter, ReportOptions
 from penstock.session import Session
 
 #: Where a run may die: before a round's state is written, after it, between two sinks, with all answers written.
@@ -77,11 +77,11 @@ class InlineRun:
         self.epoch = self.decision.epoch
         #: The queries that were left out since they failed, with their errors.
         self.failed: dict[str, QueryFailure] = {}
-        self.older = OlderVersions(self.folder, checkpoint, self.job.epoch > 0)
+        self.older = OlderVersions(self.folder, self.job.epoch > 0)
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.rounds = RoundLog(
-            self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset, log=self.job.log,
+            self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset,
             history=options.get("live", True),
         )  # fmt: skip
         # What Spark's log says: the batch that was started last is done again unless the next has been started.

@@ -18,8 +18,8 @@ from inline_engine import SteppedRun, leave_spark
 from inline_run import cold
 
 from penstock.cli.serve import ServeOptions, _live, _workers
-from penstock.control import spark
-from penstock.control.spark import SparkEngine
+from penstock.engines import spark
+from penstock.engines.spark import SparkEngine
 from penstock.results import select_workers
 from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.spark.retained import retention
@@ -34,7 +34,6 @@ from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.listening import PgServer
 from penstock.server.policy import ServerPolicy
 from penstock.server.service import Service
-from penstock.server.spark_side import SparkSide, guarded_contents
 from penstock.settings import Settings
 from tests.commands import select_process
 
@@ -66,14 +65,11 @@ def opened_service(checkpoint: Path, patch: pytest.MonkeyPatch) -> tuple[Service
     """Return a service whose rounds are called for, with its engine, its settings and the processes of its SELECTs."""
     patch.setattr(spark, "launch", ServedRun)
     cold()
-    contents = guarded_contents(checkpoint)
-    engine = SparkEngine(checkpoint, lambda: pytest.fail("Spark is not needed"))
     settings = Settings().with_value("shards", "2")
     options = ServeOptions(checkpoint, "", settings, pairs=("shards=2",), auth=False)
     workers = _workers(settings)
-    service = _live(
-        options, ServerPolicy(closed=(checkpoint,)), engine, lambda: SparkSide(engine, checkpoint, workers, contents)
-    )
+    engine = SparkEngine(checkpoint, lambda: pytest.fail("Spark is not needed"), workers)
+    service = _live(options, ServerPolicy(closed=(checkpoint,)), engine)
     return service, engine, settings, workers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def test_one_process_writes(tmp_path: Path) -> None:
     fresh.write_bytes(bytes(100))
     os.utime(fresh, (1000, 1000))
     assert options(tmp_path, now=1100) == "" and fresh.exists()
-    assert options(tmp_path, now=2000) == "" and not fresh.exists()
+    assert options(tmp_path, now=3000) == "" and not fresh.exists()
     assert claim(require_java(), tmp_path)
 
 
@@ -67,3 +68,34 @@ def test_a_process_that_ran_without_one_has_it_written_behind_it(
     jvm._write_archive()
     jvm._write_archive()
     assert [command[1:] for command in commands] == [["-m", "penstock", "warm", "--only-java"]] * starts
+
+
+def test_classes_are_verified_where_an_archive_is_written_or_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    monkeypatch.delenv(jvm.WRITES_ARCHIVE, raising=False)
+
+    def leaves_out() -> bool:
+        options = jvm.jvm_settings({}, require_java())["spark.driver.extraJavaOptions"]
+        subprocess.run([require_java() / "bin" / "java", *options.split(), "-version"], check=True, capture_output=True)
+        return "-XX:-BytecodeVerificationRemote" in options.split()
+
+    assert leaves_out()
+    written(tmp_path).write_bytes(b"whole")
+    assert not leaves_out()
+    monkeypatch.setenv(jvm.WRITES_ARCHIVE, "1")
+    assert not leaves_out()
+
+
+def test_what_writes_it_leaves_most_of_the_processors_to_others() -> None:
+    """Also where processes are grouped by session, in which each group has a niceness of its own."""
+    program = "import os; print(os.nice(0))"
+    group = Path("/proc/self/autogroup")
+    found = subprocess.run(
+        [sys.executable, "-c", f"{program}; print(open('{group}').read())" if group.exists() else program],
+        capture_output=True, text=True, check=True, start_new_session=True, preexec_fn=jvm._low_priority,
+    )  # fmt: skip
+    niceness, *rest = found.stdout.split("\n")
+    assert niceness == "19"
+    assert not group.exists() or rest[0].endswith("nice 5")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,9 +20,10 @@ from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.planning.state_size.summary import size_text
-from penstock.runtime.spark.catching_up.ahead import Share
+from penstock.runtime.live.starts import starts_text
 from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.catching_up.start_options import heartbeat_at, start_option, start_options, text_of
+from penstock.runtime.spark.catching_up.start_options import heartbeat_at, start_option, start_options
+from penstock.runtime.spark.changes.ahead import Share
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, source_file
 from penstock.runtime.spark.live_change import hydrate
 from penstock.runtime.spark.retained import retention
@@ -29,7 +31,7 @@ from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog
 from penstock.testing.compare import events_of
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
-from penstock.testing.values import Event, event_order
+from penstock.testing.scalars.values import Event, event_order
 
 FILES, ROWS, SLACK = 8, 10, 4
 QUERIES = {
@@ -336,6 +338,27 @@ def test_what_is_older_than_retain_says_is_removed(place: Path, monkeypatch: pyt
     run.rounds.stop()
 
 
+def test_retaining_that_cannot_begin_is_tried_again_before_anything_is_read(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin, failures = retention.Retention.begin, [RuntimeError("nobody foresaw it")]
+
+    def failing(*arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        begin(*arguments)
+
+    run = InlineRun(script(place, "new"), place / "checkpoint").go(2)
+    monkeypatch.setattr(retention.Retention, "begin", failing)
+    run.change(retaining(place, "new"))
+    assert not failures and "what streams retain cannot be begun" in caplog.text
+    before = run.folder.delivered().round
+    run.go(2)
+    log = RetainedLog(run.folder, FILE)
+    assert [file.round for file in log.files()] == [before + 1, before + 2] and log.after is not None
+    run.rounds.stop()
+
+
 def test_a_window_that_is_retained_begins_full(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "_EVERY", 1)
     short = "RETAIN 14 SECONDS"
@@ -383,7 +406,7 @@ def test_damaged_retained_elements_are_refused(place: Path) -> None:
 
 def options(run: InlineRun, text: str, name: str) -> str:
     (query,) = [q for q in bind_script(text, live=True).queries if q.name == name]
-    return text_of(start_options(query, past_of_run(run.folder, read_epoch(run.folder, run.job.epoch))))
+    return starts_text(start_options(query, past_of_run(run.folder, read_epoch(run.folder, run.job.epoch))))
 
 
 def test_which_starts_can_be_had(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

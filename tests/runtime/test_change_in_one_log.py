@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,12 @@ from test_change import QUERIES, calm, result, script, undisturbed
 from test_query_fails_alone import FAILING, FUNCTION
 
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint import restart_decision
-from penstock.runtime.spark.checkpoint.epochs import latest_epoch, read_offset
-from penstock.runtime.spark.checkpoint.restart_decision import Decision
-from penstock.runtime.spark.planned_epoch import StartRequest, whole_plan
+from penstock.runtime.spark.checkpoint.epochs import read_offset
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
 
 __all__ = ["calm", "undisturbed"]
-
-
-def logs(tmp: Path) -> list[str]:
-    return sorted(path.name for path in (tmp / "checkpoint" / "penstock" / "rounds").iterdir())
 
 
 def check_whole(tmp: Path, *names: str) -> None:
@@ -42,8 +34,7 @@ def test_a_round_of_a_plan_whose_script_is_gone(calm: Path, crash: str) -> None:
     InlineRun(script(calm, "sums", "pairs"), calm / "checkpoint").run(3, crash)
     cold()
     run = InlineRun(script(calm, "sums", "best", more=more, best="SELECT ISTREAM(x) FROM T [NOW]"), calm / "checkpoint")
-    assert (run.epoch.number, run.epoch.log, run.epoch.log_base) == (1, 0, 0) and logs(calm) == ["0000"]
-    assert run.epoch.base == run.batch == 3 + (crash == "marked")
+    assert run.epoch.number == 1 and run.epoch.base == run.batch == 3 + (crash == "marked")
     run.run()
     check_whole(calm, "sums")
     assert len(result(calm, "best")) == 8 * 20
@@ -56,8 +47,8 @@ def test_a_script_that_was_changed_twice_before_a_round_was_delivered(calm: Path
     InlineRun(script(calm, "sums", "best"), calm / "checkpoint").run(0, "between")
     cold()
     run = InlineRun(script(calm, "sums", "pairs", "last"), calm / "checkpoint")
-    assert run.decision.fresh == ("last",) and run.epoch.number == 2 and logs(calm) == ["0000"]
-    assert read_offset(run.folder, 0, 2) is None or read_offset(run.folder, 0, 2) == run.rounds._offset
+    assert run.decision.fresh == ("last",) and run.epoch.number == 2
+    assert read_offset(run.folder, 2) is None or read_offset(run.folder, 2) == run.rounds._offset
     run.run()
     check_whole(calm, "sums", "pairs")
 
@@ -71,7 +62,7 @@ def test_a_query_that_ends_its_run_is_mended(calm: Path) -> None:
     cold()
     mended = script(calm, "sums", "best", more=FUNCTION, best=FAILING["ingest"].replace("95 - ts", "995 - ts"))
     run = InlineRun(mended, calm / "checkpoint", overwrite=True, live=False)
-    assert run.epoch.log == 0 and run.batch > 0
+    assert run.batch > 0
     assert run.run().ended
     check_whole(calm, "sums")
     assert min(int(str(row[0])) for row in result(calm, "best")) == 20 * run.epoch.base
@@ -81,33 +72,8 @@ def test_a_run_that_has_ended_goes_on_with_another_script(calm: Path) -> None:
     InlineRun(script(calm, "sums"), calm / "checkpoint").run()
     cold()
     run = InlineRun(script(calm, "sums", "best"), calm / "checkpoint").run()
-    assert run.ended and run.epoch.log == 0
+    assert run.ended
     check_whole(calm, "sums")
-
-
-def test_a_checkpoint_whose_epochs_have_logs_of_their_own(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As earlier versions of the program left it: the last log goes on, and the others are removed."""
-
-    def in_own_log(before: object, request: StartRequest, folder: object, decision: Decision) -> Decision:
-        return replace(decision, plan=whole_plan(request, decision.parts, decision.epoch.merges))
-
-    with monkeypatch.context() as earlier:
-        earlier.setattr(restart_decision, "_in_log_of", in_own_log)
-        InlineRun(script(calm, "sums", "pairs"), calm / "checkpoint").run(2)
-        cold()
-        InlineRun(script(calm, "sums", "best"), calm / "checkpoint").run(1, "sinks")
-        cold()
-        # Another one, of which nothing has come.
-        InlineRun(script(calm, "sums", "last"), calm / "checkpoint").run(0, "between")
-        cold()
-    assert logs(calm) == ["0000", "0001", "0002"]
-    run = InlineRun(script(calm, "sums", "best", "pairs"), calm / "checkpoint", overwrite=True)
-    assert (run.epoch.number, run.epoch.log, run.epoch.base) == (3, 1, 3) and run.decision.fresh == ("pairs",)
-    run.go(2)
-    assert logs(calm) == ["0001"]
-    run.run()
-    check_whole(calm, "sums")
-    assert latest_epoch(run.folder) == run.epoch
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -124,7 +90,6 @@ def test_changes_of_both_kinds(calm: Path, seed: int) -> None:
             run.run(draw.randint(0, 1), crash)
         cold()
     assert InlineRun(script(calm, "sums"), calm / "checkpoint").run().ended
-    assert logs(calm) == ["0000"]
     check_whole(calm, "sums")
 
 

@@ -62,7 +62,7 @@ def of_rows(ts: int, count: int = 4) -> tuple[int, int]:
 
 
 def edit(server: InlineServer, name: str = "q") -> Any:
-    return server.control.query(name)[1].edit
+    return server.control.query(name)[1].beside
 
 
 def text(server: InlineServer, name: str = "q") -> str:
@@ -77,7 +77,7 @@ def test_the_former_query_answers_until_the_rows_have_come(server: InlineServer,
     assert state(server, "q") == ("RUNNING", f"another query takes over from q with {7 - kept} more rows of S")
     assert server.run.work.declared["S"].retain is not None and len(server.run.work.queries) == 1
     fed(server, 11, 15 - kept, restarts)
-    assert text(server) == TIME and edit(server).awaits
+    assert text(server) == TIME and edit(server).waits
     fed(server, 16 - kept, 24, restarts)
     first = 13 if retain else 17
     assert shown(server) == {ts: of_time(ts) if ts <= first else of_rows(ts, 7) for ts in range(1, 24)}
@@ -181,7 +181,7 @@ def test_what_becomes_of_it_by_other_commands(server: InlineServer) -> None:
     assert text(server) == LAST.format(5) and server.control.catalog.sources["s"].retain == 1
     assert [shown(server)[ts] for ts in (14, 16, 19)] == [of_time(14), of_rows(16, 5), of_rows(19, 5)]
     server.post(f"ALTER QUERY q AS {LAST.format(9)} START WARM WAIT;")
-    assert edit(server).awaits
+    assert edit(server).waits
     server.post("ALTER QUERY q PAUSE;")
     assert (text(server), edit(server), state(server, "q")) == (LAST.format(9), None, ("PAUSED", None))
     server.settle()
@@ -191,7 +191,7 @@ def test_what_becomes_of_it_by_other_commands(server: InlineServer) -> None:
     server.post(
         f"ALTER QUERY q AS {TIME} START NOW; ALTER QUERY other AS SELECT COUNT(*) AS n FROM S [ROWS 8] START WARM WAIT;"
     )
-    assert edit(server, "other").awaits
+    assert edit(server, "other").waits
     server.post("DROP STREAM S CASCADE;")
     server.settle()
     assert server.control.queries() == []
@@ -238,7 +238,7 @@ def test_its_past_is_read_while_other_commands_come(server: InlineServer, held_u
         assert 14 <= taken <= 16 and all(found[ts] == of_rows(ts) for ts in range(taken + 1, 20))
     else:
         server.insert("S", rows(17, 17))
-        assert not [one for one in server.control.queries() if one.query.edit is not None]
+        assert not [one for one in server.control.queries() if one.query.beside is not None]
     server.settle()
     assert server.run.work.declared["S"].retain is None
 

@@ -34,7 +34,7 @@ from penstock.testing.compare import first_difference
 from penstock.testing.faults import PowerLost
 from penstock.testing.live import Episode, heartbeat, run_live, takes_over
 from penstock.testing.oracle import timely_rows
-from penstock.testing.values import Event, event_order
+from penstock.testing.scalars.values import Event, event_order
 
 __all__ = ["without_spark"]
 
@@ -479,6 +479,17 @@ def test_pairs_of_commands(tmp_path: Path, without_spark: None, case_count: int 
     for number, (pair, gap, death) in enumerate(draw.sample(all_pairs(), case_count or PAIRS)):
         compared += follow(tmp_path / str(number), pair, [gap, 0], death, draw.randrange(10**6))
     assert compared > 1000
+
+
+def test_a_change_that_waits_where_a_standing_query_was_bound_without_what_is_kept_for_it(
+    tmp_path: Path, without_spark: None
+) -> None:
+    """After a restart the query that reads the stream already has its declaration without RETAIN."""
+    first, second = (
+        next(kind for kind in KINDS if kind.name == name)
+        for name in ("CREATE START WARM WAIT last", "ALTER AS last START WARM WAIT")
+    )
+    assert follow(tmp_path / "case", (first, second), [1, 0], "accepted", 990709) > 0
 
 
 def test_triples_of_commands(

@@ -22,6 +22,7 @@ from penstock.errors import PenstockError
 from penstock.language import bind_script, bind_select
 from penstock.runtime.live import history
 from penstock.runtime.spark.catching_up import compaction, kept_relations
+from penstock.runtime.spark.retained import merging
 from penstock.testing.live import NOTHING, Episode, run_live
 from penstock.testing.one_time import assert_same_rows, rows_of
 from penstock.testing.oracle import run_oracle_once
@@ -59,6 +60,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "_FEWEST", 0)
     monkeypatch.setattr(kept_relations, "_FEW", 0)
     monkeypatch.setattr(compaction, "FEW", 1)
+    monkeypatch.setattr(merging, "FEW", 1)
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 from inline_engine import InlineServer, without_spark
 from mortal_storage import MortalStorage
 
-from penstock.storage import replaced_storage
-from penstock.testing.faults import LOSSES, PowerCut, PowerLost
+from penstock.testing.faults import LOSSES, PowerCut
 
 __all__ = ["without_spark"]
 
@@ -62,16 +60,14 @@ def life(folder: Path, number: int) -> tuple[dict[str, list[Any]], bool]:
         step(server)
     server.close()
     calls = PowerCut(spare, number)
-    disk = MortalStorage(calls)
     done = 0
-    with replaced_storage(disk), suppress(PowerLost):
+    with MortalStorage(calls).living():
         server = InlineServer(checkpoint)
         for done, step in enumerate(LIFE):  # noqa: B007 - what was not finished is done again
             step(server)
         found = emitted(server)
         server.close()
         return found, False
-    disk.die()
     calls.lose(LOSSES[number % len(LOSSES)], random.Random(number), [checkpoint])
     server = InlineServer(checkpoint)
     for step in LIFE[done:]:

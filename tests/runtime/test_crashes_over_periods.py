@@ -8,7 +8,7 @@ import pytest
 from inline_run import CRASHES, lived, write_files
 
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.checkpoint.totals import TotalsMark
+from penstock.runtime.spark.output.totals import TotalsMark
 
 _QUERIES = {
     "coalesced": "SELECT k, VALID(s) FROM S (k) VALID FOR (x % 4) SECONDS [RANGE 9 SECONDS] AS s",

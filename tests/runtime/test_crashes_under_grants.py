@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from inline_run import CRASHES, lived
 
-from penstock.physical.execution.decisions import Decided, Decisions
+from penstock.physical.decisions import Decided, Decisions
 from penstock.runtime.spark.input import input_planner
 
 SCRIPT = """SET target_latency = '2 s';

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from inline_run import CRASHES, InlineRun, lived, write_files
 
-from penstock.physical.execution.decisions import NO_DECISIONS, WHOLE, Decided, Decisions
-from penstock.runtime.spark.checkpoint.epochs import offset_mark
+from penstock.physical.decisions import NO_DECISIONS, WHOLE, Decided, Decisions
+from penstock.runtime.spark.checkpoint.epochs import OFFSET
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.input import input_planner
-from penstock.runtime.spark.input.offset import Offset
 
 _QUERIES = {
     "cpu": "cpu '0.1'",
@@ -93,7 +93,7 @@ def test_what_was_decided_stands_in_the_offset(tmp_path: Path, monkeypatch: pyte
     run = InlineRun(script(tmp_path / "run"), tmp_path / "run" / "checkpoint")
     run.go(2)
     run.rounds.stop()
-    mark = Folder(tmp_path / "run" / "checkpoint" / "penstock").read_mark(offset_mark(run.job.log))
+    mark = Folder(tmp_path / "run" / "checkpoint" / "penstock").read_mark(OFFSET)
     assert mark is not None
     found = Offset.from_json(mark)
     once = Measuring()(NO_DECISIONS)

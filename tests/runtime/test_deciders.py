@@ -8,11 +8,11 @@ import pytest
 from test_rounds import opened, write
 
 from penstock.language import bind_script
+from penstock.physical.decisions import NO_DECISIONS, Decided, Decisions
 from penstock.physical.elements import Elements
-from penstock.physical.execution.decisions import NO_DECISIONS, Decided, Decisions
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.meter import SynopsisSize
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.base.contract import Moment
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.deciding.deciders import Decider, Deciders, DecidingOptions, QueryPolicies, RoundMeasures

@@ -23,6 +23,7 @@ from penstock.physical.elements import encode
 from penstock.physical.execution.marks import StageMarks
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.runtime.spark.checkpoint.epochs import FORMAT as EPOCH_FORMAT
+from penstock.runtime.spark.checkpoint.epochs import OFFSET
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.state_files import StateFiles
 from penstock.runtime.spark.worker import stage
@@ -240,7 +241,7 @@ def test_damaged_rows_of_a_script_are_not_read(calm: Path, how: Callable[..., No
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_piece_of_the_round_in_hand_is_made_again(calm: Path, how: Callable[..., None]) -> None:
     InlineRun(script(calm), calm / "checkpoint").run(3, "sinks")
-    lost = max(files_of(calm / "checkpoint"), key=lambda p: (p.parent.parent.parent.name == "rounds", p))
+    lost = max(files_of(calm / "checkpoint"), key=lambda p: (p.parent.parent.name == "rounds", p))
     before = lost.read_bytes()
     how(lost, random.Random(11))
     run = InlineRun(script(calm), calm / "checkpoint")
@@ -252,10 +253,10 @@ def test_a_damaged_piece_of_the_round_in_hand_is_made_again(calm: Path, how: Cal
 def test_a_lost_piece_that_would_be_another_is_told(calm: Path) -> None:
     """Else Spark would read the pieces that are left, or wait for ever for one."""
     InlineRun(script(calm), calm / "checkpoint").run(3, "sinks")
-    lost = max(files_of(calm / "checkpoint"), key=lambda p: (p.parent.parent.parent.name == "rounds", p))
+    lost = max(files_of(calm / "checkpoint"), key=lambda p: (p.parent.parent.name == "rounds", p))
     lost.unlink()
     folder = Folder(calm / "checkpoint" / "penstock")
-    folder.write_mark("offset-0", {**folder.read_mark("offset-0"), "tasks": 2})
+    folder.write_mark(OFFSET, {**folder.read_mark(OFFSET), "tasks": 2})
     with pytest.raises(PenstockError, match=lost.name) as told:
         InlineRun(script(calm), calm / "checkpoint")
     assert told.value.code == "P0605"
@@ -275,14 +276,10 @@ def _newest(checkpoint: Path) -> Path:
     return max((checkpoint / "penstock" / "state" / "1" / "0").glob("*.json"))
 
 
-@pytest.mark.parametrize("number", [1, STATE_FORMAT - 1, STATE_FORMAT + 1])
+@pytest.mark.parametrize("number", [STATE_FORMAT - 1, STATE_FORMAT + 1])
 def test_a_state_of_another_version(calm: Path, number: int) -> None:
     InlineRun(script(calm), calm / "checkpoint").run(2)
     _reformat(_newest(calm / "checkpoint"), lambda told: told.update(format=number))
-    if number == 1:
-        # Which had no seal.
-        newest = _newest(calm / "checkpoint")
-        newest.write_text(Folder(newest.parents[3]).read_sealed(newest))
     with pytest.raises(PenstockError, match=f"format {number}, this version reads format {STATE_FORMAT}") as caught:
         InlineRun(script(calm), calm / "checkpoint")
     assert caught.value.code == "P0605" and "version" in (caught.value.hint or "")
@@ -304,13 +301,23 @@ def test_a_structure_of_another_version(calm: Path, monkeypatch: pytest.MonkeyPa
     assert survives(calm, calm / "checkpoint") == ""
 
 
-def test_an_epoch_of_another_version_and_a_checkpoint_of_before(calm: Path) -> None:
+@pytest.mark.parametrize("number", [EPOCH_FORMAT - 1, EPOCH_FORMAT + 1])
+def test_an_epoch_of_another_version(calm: Path, number: int) -> None:
     InlineRun(script(calm), calm / "checkpoint").run(2)
     path = calm / "checkpoint" / "penstock" / "epochs" / "0000.json"
-    told = json.loads(path.read_text())
-    path.write_text(json.dumps({**told, "format": EPOCH_FORMAT + 1}))
-    assert survives(calm, calm / "checkpoint") == "P0605"
-    path.unlink()
+    content = path.read_text()
+    path.write_text(content.replace(f'"format": {EPOCH_FORMAT}', f'"format": {number}'))
+    with pytest.raises(PenstockError, match=f"format {number}, this version reads format {EPOCH_FORMAT}") as caught:
+        InlineRun(script(calm), calm / "checkpoint")
+    assert caught.value.code == "P0605" and "version" in (caught.value.hint or "")
+    # Nothing was changed: the version that wrote it goes on.
+    path.write_text(content)
+    assert survives(calm, calm / "checkpoint") == ""
+
+
+def test_a_state_whose_epochs_are_gone(calm: Path) -> None:
+    InlineRun(script(calm), calm / "checkpoint").run(2)
+    (calm / "checkpoint" / "penstock" / "epochs" / "0000.json").unlink()
     assert survives(calm, calm / "checkpoint") == "P0605"
 
 

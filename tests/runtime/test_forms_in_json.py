@@ -1,4 +1,4 @@
-"""The forms of manifests, marks and reports in JSON: fixed, since a checkpoint of an earlier version holds them."""
+"""The forms of manifests, marks and reports in JSON: fixed, since a change needs another number of a format."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.language import bind_script
-from penstock.physical.execution.decisions import NO_DECISIONS, Decided, Decisions
+from penstock.physical.decisions import NO_DECISIONS, Decided, Decisions
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.preferences.queries import AT_ONCE, CHARGED_UNITS
 from penstock.physical.planning.planner import plan_queries

@@ -21,28 +21,26 @@ from test_change import script as changed_script
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.step_graph import read_in_place
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning import planner
 from penstock.physical.planning.plan_parts import joined, with_standing
 from penstock.physical.planning.planner import Generation, plan_generations
 from penstock.physical.planning.sharing import MOVED, sharable_steps
-from penstock.physical.planning.strategies import Strategy
-from penstock.runtime.spark import job_files
-from penstock.runtime.spark.checkpoint import epochs, planning_cache
+from penstock.runtime.spark.checkpoint import planning_cache
 from penstock.runtime.spark.checkpoint.epochs import (
-    FORMAT,
     Epoch,
     PausedRecord,
     QueryRecord,
+    Received,
     SourceRecord,
     epoch_numbers,
-    forget_epochs,
     latest_epoch,
     read_epoch,
     write_epoch,
@@ -51,7 +49,8 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
 from penstock.runtime.spark.checkpoint.place import forget_older
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache, PlanningChoice
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.job_files import forget_jobs, forget_parts, load_job, read_job, write_job
+from penstock.runtime.spark.worker import job_files
+from penstock.runtime.spark.worker.job_files import forget_jobs, forget_parts, load_job, read_job, write_job
 
 __all__ = ["calm", "undisturbed"]
 
@@ -179,7 +178,7 @@ def test_a_registration_plans_and_writes_its_own_query_alone(tmp_path: Path, mon
     parts = [value for value in pickled if isinstance(value, Plan)]
     assert [set(part.queries) for part in parts] == [{f"q{STANDING}"}]
     told = json.loads((run.folder.root / "epochs" / "0001.json").read_text())["epoch"]
-    assert (told["full"], list(told["queries"]), list(told["sources"])) == (0, [f"q{STANDING}"], [])
+    assert (told["bases"], list(told["queries"]), list(told["sources"])) == ([0], [f"q{STANDING}"], [])
     assert read_epoch(run.folder, 1) == run.epoch
     # The record of the others stays readable until none refers to it.
     run.go(2)
@@ -307,7 +306,7 @@ def test_epochs_are_read_as_they_were_written(folder: Folder) -> None:
         following = replace(
             epoch(number, names),
             queries={n: current.queries.get(n, r) for n, r in epoch(number, names).queries.items()},
-            paused={"p": PausedRecord("s", draw.choice((None, QueryFailure("P0601", "it failed"))))}
+            paused={"p": PausedRecord("s", Received(7), draw.choice((None, QueryFailure("P0601", "it failed"))))}
             if number % 3
             else {},
             command=number,
@@ -324,7 +323,7 @@ def test_epochs_are_read_as_they_were_written(folder: Folder) -> None:
             current = replace(current, command=100 + number)
             write_epoch(folder, current)
             assert read_epoch(folder, number) == current
-        forget_older(folder, folder.root.parent, job(Plan((), {}, {}), epoch=number), ())
+        forget_older(folder, job(Plan((), {}, {}), epoch=number), ())
         assert len(epoch_numbers(folder)) == 1 + len(current.bases)
     assert 3 < whole < 36
 
@@ -340,27 +339,6 @@ def test_few_records_are_written_for_many_changes(folder: Folder) -> None:
         depths[len(current.bases)] += 1
     assert written < 14 * count
     assert depths[2] > depths[1] > depths[0] > 10, depths
-
-
-def test_epochs_of_format_9_are_read(folder: Folder) -> None:
-    """Each of them has all records, or refers to one that has."""
-    first = epoch(0, [f"n{i}" for i in range(30)])
-    second = replace(first, number=1, command=7, queries=first.queries | epoch(1, ["more"]).queries).after(first)
-    for one in (first, second):
-        write_epoch(folder, one)
-        path = folder.root / "epochs" / f"{one.number:04d}.json"
-        _, line, end = path.read_text().split("\n")[:3]
-        fields = json.loads(line)
-        assert fields.pop("bases", None) == ([0] if one.number else None)
-        line = json.dumps(fields)
-        checksum = epochs._checksum(line, folder.place(path))
-        path.write_text(f'{{"format": 9, "checksum": "{checksum}", "epoch":\n{line}\n{end}\n')
-    assert read_epoch(folder, 1) == second
-    third = replace(second, number=2, command=9).after(read_epoch(folder, 1))
-    write_epoch(folder, third)
-    assert read_epoch(folder, 2) == third
-    forget_epochs(folder, 0, 2)
-    assert read_epoch(folder, 2) == third
 
 
 def test_an_epoch_whose_other_part_is_gone_or_changed(folder: Folder) -> None:
@@ -395,50 +373,6 @@ def test_an_epoch_whose_other_part_is_gone_or_changed(folder: Folder) -> None:
     write_epoch(folder, replace(second, full=None))
     with pytest.raises(PenstockError, match="does not have all records"):
         read_epoch(folder, 2)
-
-
-def write_format_2(folder: Folder, one: Epoch) -> None:
-    """Write an epoch as programs did before format 3."""
-    fields = {
-        name: value
-        for name, value in vars(one).items()
-        if name in Epoch.__dataclass_fields__
-        and name not in ("full", "known", "queries", "sources", "offset", "left", "beginnings", "merges")
-    }
-    fields |= {"queries": {n: vars(r) for n, r in one.queries.items()}}
-    fields |= {"sources": {n: vars(r) for n, r in one.sources.items()}}
-    fields |= {n: None if o is None else o.as_json() for n, o in {"offset": one.offset, "left": one.left}.items()}
-    path = epochs._path(folder, one.number)
-    checksum = epochs._checksum(fields, folder.place(path))
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"format": 2, "checksum": checksum, "epoch": fields}, indent=1) + "\n")
-
-
-def test_a_checkpoint_of_format_2_is_taken_over(tmp_path: Path) -> None:
-    write_files(tmp_path / "data", range(7))
-    run = InlineRun(script(tmp_path, range(STANDING)), tmp_path / "checkpoint", live=True).go(2)
-    run.rounds.stop()
-    write_format_2(run.folder, run.epoch)
-    cold()
-    again = InlineRun(script(tmp_path, range(STANDING)), tmp_path / "checkpoint", live=True).go(1)
-    assert again.decision.kind.value == "same"
-    again.change(script(tmp_path, range(STANDING + 1))).go(1)
-    # A program that knows format 2 finds the number of another one, where it looks for it.
-    told = json.loads((again.folder.root / "epochs" / "0001.json").read_text())
-    assert told.keys() == {"format", "checksum", "epoch"} and told["format"] == FORMAT == 10
-    assert told["epoch"]["full"] == 0
-    again.run()
-    assert again.ended and latest_epoch(again.folder) == again.epoch
-
-
-def test_a_damaged_epoch_of_format_2(folder: Folder) -> None:
-    write_format_2(folder, epoch(0, ["n"]))
-    assert read_epoch(folder, 0) == epoch(0, ["n"])
-    path = folder.root / "epochs" / "0000.json"
-    path.write_text(path.read_text().replace("SELECT n", "SELECT m"))
-    with pytest.raises(PenstockError) as caught:
-        read_epoch(folder, 0)
-    assert caught.value.code == "P0605"
 
 
 # -- what workers read ------------------------------------------------------------------------------------------------

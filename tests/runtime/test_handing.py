@@ -14,8 +14,8 @@ from penstock.connectors.contract import Sink
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.runtime.spark.output.answer_writer import PendingAnswer
 from penstock.runtime.spark.output.delivery import DeliveredAnswer, deliver_answers
+from penstock.runtime.spark.worker.answer_writer import PendingAnswer
 from penstock.types import END
 
 QUERIES = {

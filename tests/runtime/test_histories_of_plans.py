@@ -14,10 +14,10 @@ from penstock.errors import PenstockError
 from penstock.physical.execution.wall_clock import peers_of
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
+from penstock.runtime.spark.changes.planned_epoch import plan_of
 from penstock.runtime.spark.checkpoint.epochs import read_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
-from penstock.runtime.spark.planned_epoch import plan_of
 from penstock.runtime.spark.start import start_request
 
 __all__ = ["without_spark"]

@@ -10,6 +10,9 @@ import pytest
 from inline_run import InlineRun, cold, write_files
 
 from penstock.connectors.sinks.files import read_result
+from penstock.runtime.spark.checkpoint.epochs import latest_epoch
+from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.place import forget_all
 from penstock.runtime.spark.launch import _check_is_checkpoint
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
@@ -58,3 +61,30 @@ def test_power_that_goes_while_an_earlier_start_is_removed(tmp_path: Path, step:
             cold()
             assert InlineRun(text, place).run().ended, number
             assert read_result(str(tmp_path / "out")).equals(read_result(str(tmp_path / "calm"))), number
+
+
+def test_power_that_goes_while_a_run_without_a_delivered_batch_is_removed(tmp_path: Path) -> None:
+    """It has a state already, and a state without epochs counts as damage."""
+    write_files(tmp_path / "data", range(2))
+    place, whole, spare = tmp_path / "checkpoint", tmp_path / "whole", tmp_path / "spare"
+    InlineRun(SCRIPT.format(data=tmp_path / "data", out=tmp_path / "out"), place).run(0, "sinks")
+    assert (place / "penstock" / "state").exists() and not (place / "penstock" / "delivered.json").exists()
+    place.rename(whole)
+
+    def attempt(number: int, loss: str) -> int:
+        for folder in (place, spare):
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(whole, place)
+        spare.mkdir()
+        calls = PowerCut(spare, number)
+        with replaced_storage(LocalStorage(calls)):
+            try:
+                forget_all(Folder(place / "penstock"), place)
+            except PowerLost:
+                calls.lose(loss, random.Random(number), [place])
+        return calls.count
+
+    for loss in LOSSES:
+        for number in range(1, attempt(0, loss) + 1):
+            attempt(number, loss)
+            latest_epoch(Folder(place / "penstock"))

@@ -34,7 +34,7 @@ from penstock.testing.compare import events_of
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.one_time import assert_same_rows, rows_of
 from penstock.testing.oracle import run_oracle_once, timely_rows
-from penstock.testing.values import event_order
+from penstock.testing.scalars.values import event_order
 
 FILES, ROWS = 10, 8
 KINDS = {

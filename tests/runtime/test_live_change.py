@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inline_run import CRASHES, InlineRun, cold, write_files
 from test_change import FILES, QUERIES, SECOND, calm, check_joined, result, script, undisturbed
 
+from penstock.connectors.sinks.files import FilesSink
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.spark import planned_epoch
+from penstock.runtime.spark.changes import planned_epoch
 from penstock.runtime.spark.checkpoint.epochs import latest_epoch, read_epoch
+from penstock.runtime.spark.output.totals import RunTotals
 from penstock.runtime.spark.worker import stage
 
 __all__ = ["calm", "undisturbed"]
@@ -98,10 +102,44 @@ def test_a_change_that_fails_changes_nothing(calm: Path) -> None:
     with pytest.raises(PenstockError) as failed:
         run.change(script(calm, "sums", "best"))
     assert failed.value.code == "P0501"
+    assert (calm / "out" / "best" / "part-00000.parquet").read_bytes() == b"somebody's"
     latest = latest_epoch(run.folder)
     assert latest is not None and latest.number == 0
     run.run()
     assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
+def test_what_a_failed_change_has_answered_of_the_past_is_withdrawn(
+    calm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = InlineRun(script(calm, "sums"), calm / "checkpoint").go(3)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="nobody foresaw"):
+        patch.setattr(RunTotals, "backfilled", raising(RuntimeError("nobody foresaw it")))
+        run.change(script(calm, "sums", "best"), backfilled=True)
+    assert not list((calm / "out" / "best").glob("part-*"))
+    run.change(script(calm, "sums", "best"), backfilled=True).run()
+    for name in ("sums", "best"):
+        assert result(calm, name) == result(calm, name, "calm"), name
+
+
+def test_a_result_that_cannot_be_withdrawn_hides_no_error(
+    calm: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = InlineRun(script(calm, "sums"), calm / "checkpoint").go(3)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="nobody foresaw"):
+        patch.setattr(RunTotals, "backfilled", raising(RuntimeError("nobody foresaw it")))
+        patch.setattr(FilesSink, "withdraw", raising(ValueError("nor this")))
+        run.change(script(calm, "sums", "best"), backfilled=True)
+    assert "what query best has answered of the past stays in" in caplog.text and "nor this" in caplog.text
+    run.run()
+    assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def raise_it(*_: Any, **__: Any) -> None:
+        raise error
+
+    return raise_it
 
 
 def test_what_does_not_matter_changes_nothing(calm: Path) -> None:
@@ -117,11 +155,9 @@ def test_versions_share_one_log_and_older_ones_are_forgotten(calm: Path) -> None
     run.change(script(calm, "sums"))
     root = calm / "checkpoint" / "penstock"
     assert sorted(p.name for p in (root / "epochs").iterdir()) == ["0000.json", "0001.json"]
-    epoch = read_epoch(run.folder, 1)
-    assert (epoch.log, epoch.log_base, epoch.base) == (0, 0, 3)
+    assert read_epoch(run.folder, 1).base == 3
     run.go(2)
     assert [p.name for p in (root / "epochs").iterdir()] == ["0001.json"]
-    assert [p.name for p in (root / "rounds").iterdir()] == ["0000"]
     run.run()
     assert result(calm, "sums") == result(calm, "sums", "calm")
 

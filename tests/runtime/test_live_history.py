@@ -18,7 +18,7 @@ from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.progress import SourceProgress
 from penstock.runtime.live.history import History, folded
 from penstock.testing.denotation import content
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 
 RELATIONS = {
     "updates": "CREATE RELATION U (ts INT, op STRING, k INT) FROM MEMORY () TIMESTAMP BY ts OPERATION BY op",

@@ -20,6 +20,7 @@ from inline_engine import InlineServer, without_spark
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.properties.need import first_full_instant
+from penstock.errors import ScriptErrors
 from penstock.language import bind_script
 from penstock.testing.live import Episode, run_live
 from penstock.types import BEGIN
@@ -186,9 +187,8 @@ class Lives:
         # By itself it would go on.
         others = [n for n, query in enumerate(self.queries) if query is not self.lines[name].query]
         number, start = self.draw.choice(others), self.start()
-        if self.can_begin(number, start, len(self.rows)) and self.do(
-            f"ALTER QUERY {name} AS {SELECTS[number]} {self.text(start)};"
-        ):
+        statement = f"ALTER QUERY {name} AS {SELECTS[number]} {self.text(start)};"
+        if self.can_begin(number, start, len(self.rows)) and self.replaced_by(name, statement):
             line = self.lines[name]
             new = Line(self.queries[number], start, len(self.rows))
             if start.wait:
@@ -197,6 +197,15 @@ class Lives:
             else:
                 line.query, line.start, line.begun, line.coming = new.query, new.start, new.begun, None
                 self.changed(name)
+
+    def replaced_by(self, name: str, statement: str) -> bool:
+        """Return whether a query is replaced. A change that waits is refused where the one before has taken over, or is
+        about to, and has not ended."""
+        try:
+            return self.do(statement)
+        except ScriptErrors as error:
+            assert "has not ended" in error.message and self.server.control.query(name)[1].beside is not None
+            return False
 
     def swap(self, one: str, other: str) -> None:
         self.do(f"ALTER QUERY {one} SWAP WITH {other};")

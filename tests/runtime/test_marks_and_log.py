@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.spark_log import check_log, mend_log, sync_log, take_back
-from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.spark.output.totals import RunTotals
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import FailingCalls
@@ -33,57 +33,57 @@ def told(folder: Folder, batch: int) -> None:
 
 def test_a_log_that_fits(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    told(folder, 14)
+    told(folder, 4)
     for offsets, commits in ((5, 4), (5, 5), (6, 5)):
         log = spark_log(tmp_path / f"log-{offsets}-{commits}", offsets, commits)
-        mend_log(folder, log, 10)
-        check_log(folder, log, 10)
+        mend_log(folder, log)
+        check_log(folder, log)
 
 
 def test_a_log_that_lags_behind_or_marks_that_do(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    told(folder, 14)
-    with pytest.raises(PenstockError, match="does not tell of batch 14") as lost:
-        check_log(folder, spark_log(tmp_path / "older", 4, 4), 10)
+    told(folder, 4)
+    with pytest.raises(PenstockError, match="does not contain batch 4") as lost:
+        check_log(folder, spark_log(tmp_path / "older", 4, 4))
     assert lost.value.code == "P0605"
     with pytest.raises(PenstockError, match=r"delivered\.json in the checkpoint is damaged: it is older") as lost:
-        check_log(folder, spark_log(tmp_path / "newer", 6, 6), 10)
+        check_log(folder, spark_log(tmp_path / "newer", 6, 6))
     assert lost.value.code == "P0605"
 
 
 def test_what_a_loss_of_power_leaves_is_removed(tmp_path: Path) -> None:
     """Spark would refuse the files it has not waited for; none of them tells of what was delivered."""
     folder = Folder(tmp_path)
-    told(folder, 14)
+    told(folder, 4)
     log = spark_log(tmp_path / "log", 6, 5)
     for name in ("offsets/5", "sources/0/5", "commits/4"):
         (log / name).write_bytes(b"")
-    mend_log(folder, log, 10)
+    mend_log(folder, log)
     assert sorted(p.name for p in (log / "offsets").iterdir() if p.name.isdigit()) == ["0", "1", "2", "3", "4"]
     assert sorted(p.name for p in (log / "commits").iterdir() if p.name.isdigit()) == ["0", "1", "2", "3"]
     assert not (log / "commits" / ".4.crc").exists() and not (log / "sources" / "0" / "5").exists()
-    check_log(folder, log, 10)
+    check_log(folder, log)
     # What was delivered is never taken for that.
     (log / "offsets" / "4").write_bytes(b"")
-    mend_log(folder, log, 10)
+    mend_log(folder, log)
     assert (log / "offsets" / "4").exists()
 
 
 def test_batches_of_a_plan_that_is_gone_are_taken_back(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    told(folder, 18)
+    told(folder, 8)
     log = spark_log(tmp_path / "log", 10, 9)
     (log / "sources" / "0" / "9").rename(log / "sources" / "0" / "9.compact")
     (log / "sources" / "0" / ".9.crc").rename(log / "sources" / "0" / ".9.compact.crc")
     calls = FailingCalls()
     with replaced_storage(LocalStorage(calls)):
-        take_back(folder, log, 10)
+        take_back(folder, log)
     assert calls.counts["fsync"] == 2
     for name in ("offsets", "sources/0"):
         assert sorted(p.name.strip(".").partition(".")[0] for p in (log / name).iterdir()) == sorted("012345678" * 2)
-    mend_log(folder, log, 10)
-    check_log(folder, log, 10)
-    take_back(folder, log, 10)
+    mend_log(folder, log)
+    check_log(folder, log)
+    take_back(folder, log)
     assert len(list((log / "commits").iterdir())) == 18
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.execution.meter import StateGauge, SynopsisSize
@@ -24,6 +24,7 @@ from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries, planned
 from penstock.physical.planning.state_size.summary import job_state
 from penstock.runtime.local.runtime import run_local
+from penstock.runtime.reporting import Reporter, ReportOptions
 from penstock.runtime.watching.figures import BATCHES, RATE_SECONDS, BatchFigures, RunFigures
 from penstock.runtime.watching.metrics import (
     METRICS,
@@ -39,7 +40,6 @@ from penstock.runtime.watching.metrics import (
 )
 from penstock.runtime.watching.prometheus import Endpoint
 from penstock.runtime.watching.recorder import AT_REST, Recorder, Totals
-from penstock.runtime.watching.reporting import Reporter, ReportOptions
 from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import PHASES, Stopwatch, share_out
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.connectors.contract import Split
 from penstock.physical.execution.wall_clock import WallClock
 from penstock.runtime.spark.checkpoint.folder import Delivery, Finish, Folder, Seen, round_name
-from penstock.runtime.spark.input.offset import LogOffset, Offset
+from penstock.runtime.spark.checkpoint.offset import LogOffset, Offset
 
 FIRST = Offset(0, {"S": 0}, {"S": None})
 FULL = Offset(

@@ -70,7 +70,7 @@ def pause(start: Start) -> Callable[[Course, str], Iterator[Command]]:
 
 def pause_with_state(course: Course, name: str) -> Iterator[Command]:
     statement = f"ALTER QUERY {name} PAUSE WITH STATE;"
-    if course.server.control.query(name)[1].awaits:
+    if course.server.control.query(name)[1].answer.waits:
         refused(course, statement, "waits for rows before it begins")
         return
 
@@ -109,9 +109,9 @@ def other(select: str, start: Start) -> Callable[[Course, str], Iterator[Command
     def commands(course: Course, name: str) -> Iterator[Command]:
         statement = f"ALTER QUERY {name} AS {SELECTS[select]} START {start.words};"
         query = course.server.control.query(name)[1]
-        if start.wait and query.edit is not None and query.edit.until is not None:
+        if start.wait and query.beside is not None and query.beside.until is not None:
             refused(course, statement, "has not ended")
-        elif start.wait and not query.awaits:
+        elif start.wait and not query.answer.waits:
             yield statement, lambda: course.comes(name, select)
         else:
             yield statement, lambda: begins(course, name, select, start)
@@ -162,6 +162,16 @@ def test_commands_about_one_query(
     for number, case in enumerate(draw.sample(all_cases(), case_count or SOME)):
         compared += follow(tmp_path / str(number), *case, draw.randrange(10**6))
     assert compared > 100
+
+
+@pytest.mark.timeout(100)
+def test_a_change_behind_a_start_does_not_wait_for_input(tmp_path: Path, without_spark: None) -> None:
+    """An epoch without queries had no round before the process died, and there is nothing to read."""
+    case = next(
+        one for one in all_cases()
+        if (one[0].name, one[1], *one[2:]) == ("CREATE START WARM WAIT both", "PAUSE, RESUME NOW", 0, "accepted")
+    )  # fmt: skip
+    assert follow(tmp_path / "case", *case, 202706) > 0
 
 
 @pytest.mark.slow

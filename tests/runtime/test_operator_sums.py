@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.language import bind_script
 from penstock.physical.execution.meter import StateGauge, SynopsisSize
 from penstock.physical.execution.progress import SourceProgress

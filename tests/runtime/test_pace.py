@@ -14,9 +14,9 @@ from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
+from penstock.runtime.spark.checkpoint.rate_control import FIRST, LEAST, RateControl
 from penstock.runtime.spark.input import input_planner as feed
 from penstock.runtime.spark.input.look_schedule import Looks
-from penstock.runtime.spark.input.rate_control import FIRST, LEAST, RateControl
 from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.settings import Settings
@@ -136,7 +136,7 @@ def opened(tmp_path: Path, pace: RateControl, clock: Clock, watch: bool = False)
 
 def files(rounds: RoundLog, number: int) -> list[str]:
     found = sorted((rounds.place / f"{number:09d}").glob("*.json"))
-    folder = Folder(rounds.place.parents[1])
+    folder = Folder(rounds.place.parent)
     tasks = [task for file in found for task in load_read_tasks(folder, file)]
     return [Path(split.path).stem for task in tasks for split in task.splits]
 
@@ -175,8 +175,8 @@ def test_sizes_follow_the_target_and_a_restart_reads_the_same(tmp_path: Path, mo
         write(tmp_path / "data", number)
     connector = open_source(source_of(tmp_path / "data"))
     sizes = [split.bytes for path in connector.discover(frozenset()) for split in connector.splits(path)]
-    monkeypatch.setattr("penstock.runtime.spark.input.rate_control.FIRST", int(1.1 * max(sizes)))
-    monkeypatch.setattr("penstock.runtime.spark.input.rate_control.LEAST", 1)
+    monkeypatch.setattr("penstock.runtime.spark.checkpoint.rate_control.FIRST", int(1.1 * max(sizes)))
+    monkeypatch.setattr("penstock.runtime.spark.checkpoint.rate_control.LEAST", 1)
     pace = RateControl(target=1.0)
     rounds = opened(tmp_path, pace, Clock())
     rounds.delivered(1, 0.4)
@@ -201,7 +201,7 @@ def test_what_a_round_told_bounds_the_next_one_also_after_a_crash(
     for number in range(12):
         write(tmp_path / "data", number)
     (split,) = open_source(source_of(tmp_path / "data")).splits(str(tmp_path / "data" / "000.parquet"))
-    monkeypatch.setattr("penstock.runtime.spark.input.rate_control.LEAST", 1)
+    monkeypatch.setattr("penstock.runtime.spark.checkpoint.rate_control.LEAST", 1)
     pace = RateControl(max_bytes=4 * split.bytes + 8, max_answer_bytes=1000)
     for place, crashed in (("calm", False), ("rough", True)):
         (tmp_path / place).mkdir()

@@ -20,8 +20,8 @@ import pytest
 from inline_run import InlineRun, cold
 
 from penstock.connectors.deadletters import DeadLetters
+from penstock.connectors.formats import parquet
 from penstock.connectors.sinks.files import read_result
-from penstock.connectors.sources.formats import parquet
 from penstock.physical.planning import planner
 from penstock.runtime.spark.checkpoint.folder import STATICS, Seen
 from penstock.runtime.spark.input import input_planner as feed

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from penstock.runtime.spark.catching_up.ahead import Ahead, Share
-from penstock.runtime.spark.catching_up.beside import ReadingBeside
+from penstock.runtime.spark.changes.ahead import Ahead, Share
+from penstock.runtime.spark.changes.beside import ReadingBeside
 
 
 class Steps:

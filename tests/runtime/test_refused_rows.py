@@ -20,8 +20,8 @@ from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.expressions.shown import shown_row
 from penstock.language import bind_script
-from penstock.runtime.inprocess import answer_here
-from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.local.inprocess import answer_here
+from penstock.runtime.spark.output.totals import RunTotals
 from penstock.runtime.watching.progress import QueryCounts
 
 _LIMIT = 4
@@ -52,7 +52,7 @@ def open_bounded_sink(query: Query) -> Sink:
 
 @pytest.fixture(autouse=True)
 def bounded_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("spark.output.recorded_sink", "inprocess"):
+    for module in ("spark.output.recorded_sink", "local.inprocess"):
         monkeypatch.setattr(f"penstock.runtime.{module}.open_sink", open_bounded_sink)
     cold()
 

@@ -25,7 +25,7 @@ import psycopg
 import pytest
 from racing_clients import Race
 
-from penstock.cli.remote.server_side import ServerSide
+from penstock.cli.shell.server_side import ServerSide
 from penstock.cli.shell.shell import Shell
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.errors import PenstockError

@@ -19,8 +19,9 @@ from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.execution.progress import timed_sources
+from penstock.runtime.live.starts import starts_text
 from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.catching_up.start_options import start_options, text_of
+from penstock.runtime.spark.catching_up.start_options import start_options
 from penstock.runtime.spark.checkpoint.epochs import read_epoch
 from penstock.runtime.spark.live_change import begin_change, hydrate
 from penstock.storage import replaced_storage
@@ -29,7 +30,7 @@ from penstock.testing.compare import events_of
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
-from penstock.testing.values import event_order
+from penstock.testing.scalars.values import event_order
 
 FILES, ROWS = 6, 8
 NOW, WARM, BEGINNING = Start(), Start(StartMode.WARM), Start(StartMode.BEGINNING)
@@ -334,7 +335,7 @@ def test_a_relation_that_cannot_be_read_again_is_refused(place: Path) -> None:
     (bound,) = bind_script(clocked + query).queries
 
     def first_option() -> str:
-        return text_of(start_options(bound, past_of_run(run.folder, read_epoch(run.folder, run.job.epoch))))[:50]
+        return starts_text(start_options(bound, past_of_run(run.folder, read_epoch(run.folder, run.job.epoch))))[:50]
 
     # What rounds read is recorded where it is a relation, also in a run that is not live.
     assert first_option().startswith("NOW: yes; U: its content, from its updates")

@@ -12,7 +12,6 @@ from inline_engine import InlineServer, without_spark
 
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.language import bind_script
-from penstock.runtime.spark.checkpoint.epochs import Received, as_received
 from penstock.testing.live import Episode, run_live
 
 __all__ = ["without_spark"]
@@ -94,9 +93,3 @@ def test_what_was_read_before_now_is_of_the_query_that_reads_it(server: InlineSe
     server.post(f"ALTER QUERY q AS {EACH} START WARM;")
     server.insert("S", [(6, 13), (7, 14), (8, 15)])
     assert sorted(server.emitted("q")) == [(6, 8), (6, 9), (6, 10), (6, 11), (6, 12), (6, 13), (7, 14), (8, 15)]
-
-
-def test_what_earlier_versions_noted_is_read() -> None:
-    """They noted the last rounds alone."""
-    assert as_received({"reached": 4, "rounds": [2, 5], "until": None}) == Received(4, ((0, 2), (0, 5)))
-    assert as_received({"reached": 4, "rounds": [[2, 5]], "until": 4, "since": 2}) == Received(4, ((2, 5),), 4, 2)

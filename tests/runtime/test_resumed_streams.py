@@ -94,7 +94,7 @@ def test_without_a_provider_the_former_stream_goes_on_until_nothing_is_missing(s
     # been answered, and is behind the instant of which the former stream may have emitted something.
     former = [(tick, 3 * tick - 3) for tick in range(6, 13)]
     assert server.emitted("q")[len(before) :] == [*former, *((tick, 5 * tick - 10) for tick in range(13, 15))]
-    assert server.control.query("q")[1].edit is None
+    assert server.control.query("q")[1].beside is None
 
 
 SILENCE = ("PAUSE WITH STATE", [(3, 30), (4, 40), (5, 50), (6, 60)])

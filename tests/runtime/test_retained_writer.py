@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,22 +65,6 @@ def test_timestamps_among_the_columns_are_written_once(tmp_path: Path) -> None:
     (file,) = log.files()
     (found,) = log.read(file, (1,))
     assert found.ts.tolist() == [5, -3, 9] and found.columns[0].to_pylist() == ["a", "b", None]
-
-
-def test_files_of_earlier_versions_have_a_crc(tmp_path: Path) -> None:
-    log = RetainedLog(Folder(tmp_path), "S")
-    part = elements(30_000)
-    written(log.place, [part])
-    (file,) = log.files()
-    content = (log.place / file.name).read_bytes()
-    earlier = replace(file, checksum=f"{zlib.crc32(content):08x}")
-    (log.place / file.name).rename(log.place / earlier.name)
-    (known,) = log.files()
-    assert known == earlier
-    assert concat(list(log.read(known, (4,)))).columns[0].to_pylist() == part.columns[1].to_pylist()
-    (log.place / earlier.name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(PenstockError, match="P0605"):
-        list(log.read(known, (4,)))
 
 
 def test_one_task_writes_the_same_file_again(tmp_path: Path) -> None:

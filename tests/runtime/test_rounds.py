@@ -18,10 +18,10 @@ from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
+from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.input.look_schedule import Gathering
-from penstock.runtime.spark.input.offset import Offset
-from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.input.task_files import load_read_tasks
@@ -50,7 +50,7 @@ def opened(tmp_path: Path, watch: bool = False, abandoned: Callable[[], bool] = 
 
 def paths(rounds: RoundLog, number: int) -> list[str]:
     files = sorted((rounds.place / f"{number:09d}").glob("*.json"))
-    folder = Folder(rounds.place.parents[1])
+    folder = Folder(rounds.place.parent)
     tasks = [task for file in files for task in load_read_tasks(folder, file)]
     return [Path(split.path).name for task in tasks for split in task.splits]
 

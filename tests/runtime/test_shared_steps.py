@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from inline_run import CRASHES, InlineRun, cold, write_files
 
-from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint import epochs
-from penstock.runtime.spark.checkpoint.epochs import latest_epoch, read_epoch
 from penstock.runtime.spark.checkpoint.state_report import report
 
 FILES = 9
@@ -141,40 +137,3 @@ def test_a_query_that_began_now_is_merged_when_its_window_has_passed(alone: Path
     assert events(tmp, "sums 1") == events(tmp, "sums 1", "alone")
     # From 60 on its window holds what came since; from 90 on it is full.
     assert events(tmp, "sums 2", after=95) == events(tmp, "sums 1", "alone", after=95)
-
-
-def test_a_checkpoint_without_merges_is_taken_over(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epochs, "FORMAT", 3)
-    run = InlineRun(script(tmp, "sums 1"), tmp / "checkpoint", live=True).go(1)
-    run.change(script(tmp, "sums 1", "sums 2")).go(1).rounds.stop()
-    for path in (tmp / "checkpoint" / "penstock" / "epochs").glob("*.json"):
-        _forget_sharing(run, path)
-    monkeypatch.undo()
-    cold()
-    run = InlineRun(script(tmp, "sums 1", "sums 2"), tmp / "checkpoint", live=True)
-    assert run.decision.kind.value == "same"
-    for name in ("pairs 1", "pairs 2", "pairs 3"):
-        run.change(script(tmp, "sums 1", "sums 2", name)).go(1)
-    assert count(run, "Aggregate") == 1
-    run.run()
-    assert events(tmp, "sums 1", after=130) == events(tmp, "sums 2", after=130) != []
-
-
-def _forget_sharing(run: InlineRun, path: Path) -> None:
-    """Make the file of an epoch one that a program wrote which did not share."""
-    line = path.read_text().partition("\n")[2].removesuffix("\n}\n")
-    fields = json.loads(line)
-    for name in ("beginnings", "merges"):
-        fields.pop(name)
-    text = json.dumps(fields)
-    checksum = epochs._checksum(text, run.folder.place(path))
-    path.write_text(f'{{"format": 3, "checksum": "{checksum}", "epoch":\n{text}\n}}\n')
-    assert read_epoch(run.folder, int(path.stem)).merges == {}
-
-
-def test_a_program_that_knows_no_merges_refuses_the_checkpoint(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = InlineRun(script(tmp, "sums 1"), tmp / "checkpoint", live=True).go(1)
-    monkeypatch.setattr(epochs, "FORMAT", 3)
-    with pytest.raises(PenstockError) as refused:
-        latest_epoch(run.folder)
-    assert refused.value.code == "P0605"

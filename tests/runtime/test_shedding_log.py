@@ -70,4 +70,4 @@ def test_queries_that_are_gone_are_summed_up_once_and_forgotten(caplog: pytest.L
         log.end()
     told = [(record.event, record.getMessage()) for record in caplog.records]  # type: ignore[attr-defined]
     assert told[1:] == [("shedding_sum", "q: 12 tuples of 100 shed in all (12 %), coverage at least 0.74")]
-    assert not log._told and not log._last
+    assert not log._logged and not log._last

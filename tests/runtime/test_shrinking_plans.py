@@ -15,10 +15,11 @@ from inline_engine import InlineServer, without_spark
 
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.spark import job_files, live_change
+from penstock.runtime.spark import live_change
 from penstock.runtime.spark.checkpoint import folder
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.job_files import forget_parts, read_job, write_job
+from penstock.runtime.spark.worker import job_files
+from penstock.runtime.spark.worker.job_files import forget_parts, read_job, write_job
 
 __all__ = ["without_spark"]
 
@@ -117,7 +118,13 @@ def test_what_stays_of_a_part_is_not_looked_into(
 #: Calls of Python functions of this project's plans for each query that stays in a part. It was 220.
 MOST_CALLS = 6
 #: Folders of these functions.
-PLANS = ("physical/planning/", "physical/plan/", "runtime/spark/job_files", "runtime/spark/pickling", "penstock/tree")
+PLANS = (
+    "physical/planning/",
+    "physical/plan/",
+    "runtime/spark/worker/job_files",
+    "runtime/spark/worker/pickling",
+    "penstock/tree",
+)
 
 
 def _calls_of(text: str, folder: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> int:

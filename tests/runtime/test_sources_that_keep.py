@@ -15,9 +15,9 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, ParsedRecords, SourceConnector, Split, Stretch
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
+from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.input import input_planner as feed
 from penstock.runtime.spark.input.look_schedule import Looks
-from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.storage.seals import sealed
@@ -84,7 +84,7 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RoundLog
 
 
 def pieces(rounds: RoundLog, number: int) -> list[feed.ReadTask]:
-    folder = Folder(rounds.place.parents[1])
+    folder = Folder(rounds.place.parent)
     return [
         task for f in sorted((rounds.place / f"{number:09d}").glob("*.json")) for task in load_read_tasks(folder, f)
     ]
@@ -108,10 +108,10 @@ def test_what_a_source_knows_of_its_time_is_told_and_holds_from_the_next_round_o
     (second,) = pieces(rounds, 2)
     assert (second.beats, second.beat) == ((("s", 200),), 100)
     folder = Folder(tmp_path / "job")
-    offset = folder.read_mark("offset-0")
+    offset = folder.read_mark("offset")
     assert offset["told"] == {"s": 200}
     path = rounds.place / "000000001" / "00000.json"
-    content = sealed(json.dumps({**first.__dict__, "splits": []}), folder.place(path))
+    content = sealed(json.dumps([{**first.__dict__, "splits": []}]), folder.place(path))
     assert load_read_tasks(folder, f"file:{path}", content) == [replace(first, splits=())]
 
 

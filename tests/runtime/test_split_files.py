@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -69,25 +67,6 @@ def test_a_discovery_writes_what_is_new(tmp_path: Path, monkeypatch: pytest.Monk
     assert (first.stat().st_mtime_ns, first.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
     sizes = sorted(path.stat().st_size for path in (tmp_path / "splits" / "s").iterdir())
     assert len(sizes) == 4 and sizes[-2] < before.st_size / 10
-
-
-def test_an_earlier_checkpoint_is_taken_over(tmp_path: Path) -> None:
-    folder = opened(tmp_path)
-    path = tmp_path / "splits" / "s.json"
-    path.parent.mkdir()
-    for dropped in (0, 3):
-        head = [{"dropped": dropped}] if dropped else []
-        lines = [*head, *map(asdict, splits(dropped, 5))]
-        folder.write_sealed(path, "".join(json.dumps(line) + "\n" for line in lines))
-        files = SplitFiles(folder, "s")
-        known = KnownSplits(dropped, splits(dropped, 5))
-        assert files.exists and same(files.read(), known)
-    known = known.and_more(splits(8, 2))
-    files.write(known, 2)
-    assert same(files.read(), known)
-    known = known.without(9).and_more(splits(10, 1))
-    files.write(known, 1)
-    assert same(files.read(), known) and not path.exists()
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])

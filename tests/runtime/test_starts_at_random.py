@@ -30,7 +30,7 @@ from penstock.runtime.spark.live_change import options_of_start
 from penstock.testing.compare import events_of, first_difference, show_events
 from penstock.testing.live import Episode, heartbeat, held_of, run_live
 from penstock.testing.oracle import timely_rows
-from penstock.testing.values import Event
+from penstock.testing.scalars.values import Event
 
 WAIT = Start(StartMode.WARM, wait=True)
 STARTS = (Start(), Start(StartMode.WARM), Start(StartMode.WARM), WAIT, WAIT, Start(StartMode.BEGINNING), None)
@@ -148,7 +148,7 @@ class History(WatchedServer):
         self.settle(name, outcome.number, disturbed)
         place = self.registered[name].place
         known = {one.stored.name: one.stored.query for one in self.server.control.queries()}
-        if name in known and known[name].awaits:
+        if name in known and known[name].answer.waits:
             self.seen["waits for rows"] += 1
             self.seen["waits for rows that went meanwhile"] += option is not None and not option.missing
         elif disturbed and place >= 0 and not any(place in one.births for one in self.boundaries[before:]):
@@ -203,7 +203,8 @@ class History(WatchedServer):
             # It was accepted; what it needs may be gone when its past comes to be read.
             assert outcome.code == "P0703" and outcome.message and "backfill" not in outcome.message, outcome
             assert disturbed, outcome
-            # Nothing was gone when WARM WAIT was accepted, and no number of rows brings what is gone now (live.md).
+            # Nothing was gone when WARM WAIT was accepted, and no number of rows brings what is gone now
+            # (docs/decisions/warm-wait.md).
             late = "would wait for ever"
             assert not self.registered[name].starts[-1].wait or late in outcome.message, outcome
             self.steps.append(f"failed: {outcome.message}")

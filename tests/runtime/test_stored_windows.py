@@ -69,7 +69,7 @@ def test_the_store_goes_on_when_the_longest_query_ends(tmp: Path) -> None:
     assert events(tmp, "pairs 12") == events(tmp, "pairs 12", "alone")
 
 
-def test_joins_of_a_checkpoint_without_stores_keep_their_state(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joins_that_began_without_a_store_keep_their_state(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(planner, "shared_stores", lambda roots, always: {})
         run = InlineRun(script(tmp, 12), tmp / "checkpoint", live=True).go(3)

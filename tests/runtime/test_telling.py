@@ -21,8 +21,8 @@ from penstock.physical.execution.answers import answer_table, answer_tables, con
 from penstock.physical.operators.aggregates import shared_pane_sums as window_sums
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import LocalJob, run_local
-from penstock.runtime.spark.output import answer_writer as telling
-from penstock.runtime.spark.output.answer_writer import AnswerWriter, PendingAnswer, answers_in
+from penstock.runtime.spark.worker import answer_writer as telling
+from penstock.runtime.spark.worker.answer_writer import AnswerWriter, PendingAnswer, answers_in
 from penstock.runtime.spark.worker.packets import AnswerOf, FewOfMany, Packet
 from penstock.runtime.spark.worker.spill_files import LARGE, SpillFiles
 from penstock.types import END

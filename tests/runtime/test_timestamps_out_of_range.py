@@ -10,8 +10,8 @@ import pytest
 from inline_run import InlineRun, cold
 
 from penstock.connectors.deadletters import DeadLetters
+from penstock.connectors.formats import parquet
 from penstock.connectors.sinks.files import read_result
-from penstock.connectors.sources.formats import parquet
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.oracle import run_oracle

@@ -12,8 +12,8 @@ import pytest
 from inline_run import InlineRun, cold
 
 from penstock.connectors.deadletters import DeadLetters
+from penstock.connectors.formats import parquet
 from penstock.connectors.sinks.files import read_result
-from penstock.connectors.sources.formats import parquet
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.execution.ingest import TOO_FAR_AHEAD

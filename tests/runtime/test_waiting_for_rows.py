@@ -15,11 +15,11 @@ import pytest
 from inline_engine import InlineServer, without_spark
 
 from penstock.algebra.nodes.query import Start, StartMode
-from penstock.control.transactions.listing import shown_change, shown_state
+from penstock.control.life.listed_query import shown_change, shown_state
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.runtime.spark.catching_up.beside import ReadingBeside
 from penstock.runtime.spark.catching_up.past_input import past_of_run
+from penstock.runtime.spark.changes.beside import ReadingBeside
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.spark.retained import retention
@@ -104,7 +104,7 @@ def test_it_answers_from_the_instant_at_which_its_rows_are_there(
         (t, "+", sum(range(t - 6, t + 1)), 7) for t in range(first, 23)
     ]
     assert state(server, "q") == ("RUNNING", None)
-    assert not server.control.query("q")[1].holds
+    assert not server.control.query("q")[1].answer.keeps
 
 
 SELECTS = {
@@ -332,7 +332,7 @@ def test_it_waits_for_what_went_after_it_was_accepted(
         server.settle()
     last = [(given[i][0], "+", sum(v for _, v in given[i - 2 : i + 1]), 3) for i in range(2, len(given) - 1)]
     assert values(server, name) == last and len(last) > 2
-    assert not server.control.query(name)[1].holds
+    assert not server.control.query(name)[1].answer.keeps
 
 
 def test_all_of_a_stream_is_not_waited_for(server: InlineServer, held_up: threading.Event) -> None:

@@ -13,8 +13,9 @@ from test_waiting_for_rows import by_the_law, emitted, lost_of
 
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.runtime.spark.catching_up import ahead, catch_up
-from penstock.runtime.spark.catching_up.beside import ReadingBeside
+from penstock.runtime.spark.catching_up import catch_up
+from penstock.runtime.spark.changes import ahead
+from penstock.runtime.spark.changes.beside import ReadingBeside
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.spark.retained import retention
 

@@ -15,7 +15,7 @@ from inline_engine import InlineServer, without_spark
 
 from penstock.errors import PenstockError
 from penstock.physical.planning.plan_parts import joined
-from penstock.runtime.spark import planned_epoch, shared_steps
+from penstock.runtime.spark.changes import planned_epoch, shared_steps
 from tests.physical.test_wide_histories import COLUMNS, DECIMALS, DOUBLES, SOURCES, TYPES, random_text
 from tests.physical.varied_histories import shown
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import threading
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.physical.elements import Elements, encode
+from penstock.physical.elements import Elements
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers
 
@@ -71,19 +69,6 @@ def test_the_last_batch_and_what_was_read_of_the_past(folder: Folder) -> None:
     for batch in (2, 3, 4):
         kept.write("q", batch, withheld(batch))
     assert [values(kept.read("q", 2, batch)) for batch in (4, 5, 9)] == [[3], [4], [4]]
-
-
-def test_files_of_earlier_versions_are_read(folder: Folder) -> None:
-    kept = WithheldAnswers(folder)
-    kept.write("q", 2, withheld(0))
-    (path,) = folder.root.glob("withheld/*/*.arrow")
-    data = encode([withheld(4, 5).changes.to_batch()])
-    path.write_bytes(data)
-    head = {"checksum": zlib.crc32(data), "first": 9, "done": False}
-    folder.write_sealed(path.with_suffix(".json"), json.dumps(head))
-    found = kept.read("q", 2, 9)
-    assert found is not None
-    assert (values(found), found.first) == ([4, 5], 9)
 
 
 @pytest.mark.parametrize("damage", ["empty", "short", "byte", "seal", "swapped"])

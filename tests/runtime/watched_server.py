@@ -18,12 +18,12 @@ from inline_engine import InlineServer, SteppedRun, leave_spark
 from inline_run import Crash
 
 from penstock.algebra.nodes.query import Query, Start
-from penstock.control import spark
+from penstock.engines import spark
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.spark.catching_up import catch_up
-from penstock.runtime.spark.catching_up.beside import ReadingBeside
 from penstock.runtime.spark.catching_up.past_input import PastStart, past_of_run
+from penstock.runtime.spark.changes.beside import ReadingBeside
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.retained import retention
 from penstock.testing.thresholds import lowered, small

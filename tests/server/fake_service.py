@@ -14,20 +14,17 @@ from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.system import SessionFact
 from penstock.errors import Busy, PenstockError, nearest
 from penstock.language.statements import OneTimeSelect, SubscribeStatement
+from penstock.results.result_source import EndOfResults, ResultPart, ResultRequest, ResultSource
 from penstock.server.access import StatementAccess
 from penstock.server.policy import ServerPolicy
-from penstock.server.roles import AccessRole, Caller
+from penstock.server.roles import ANYONE, AccessRole, Caller
 from penstock.server.service import (
     CatalogView,
     CommandView,
     DeclaredView,
-    EndOfResults,
     EntityView,
     HealthView,
     QueryView,
-    ResultPart,
-    ResultRequest,
-    ResultSource,
     RowsPosted,
     ScriptReply,
     ScriptRequest,
@@ -49,6 +46,7 @@ class Results:
     """A subscription to what `FakeService.emit` adds."""
 
     fake: FakeService
+    query: str
     request: ResultRequest
     place: int
     closed: bool = False
@@ -59,11 +57,11 @@ class Results:
 
     @property
     def cursor(self) -> str | None:
-        return None if self.request.snapshot else f"{self.request.query.lower()}.{self.place}"
+        return None if self.request.snapshot else f"{self.query.lower()}.{self.place}"
 
     def next(self, seconds: float) -> ResultPart | None:
         with self.fake.changed:
-            parts = self.fake.parts[self.request.query.lower()]
+            parts = self.fake.parts[self.query.lower()]
             if self.place >= len(parts) and self.request.until_now:
                 raise EndOfResults
             self.fake.changed.wait_for(lambda: self.place < len(parts) or self.closed, seconds)
@@ -182,8 +180,9 @@ class FakeService:
 
     def _subscribed(self, request: ScriptRequest, statement: SubscribeStatement) -> ScriptReply:
         assert statement.name is not None
-        wanted = ResultRequest(statement.name.text, request.cursor, snapshot=statement.snapshot is not None)
-        source = RunningSubscription(self.running, request.script.source.text, request.caller, self.results(wanted))
+        wanted = ResultRequest(request.cursor, snapshot=statement.snapshot is not None)
+        results = self.results(statement.name.text, wanted)
+        source = RunningSubscription(self.running, request.script.source.text, request.caller, results)
         return ScriptReply((StatementReply("SUBSCRIBE", "RUNNING", results=source),))
 
     # -- what there is -----------------------------------------------------------------------------------------
@@ -281,16 +280,18 @@ class FakeService:
 
     # -- subscriptions -----------------------------------------------------------------------------------------
 
-    def results(self, request: ResultRequest) -> Results:
-        self.query(request.query)
-        parts = self.parts[request.query.lower()]
+    def results(
+        self, query: str, request: ResultRequest, caller: Caller = ANYONE, position: str | None = None
+    ) -> Results:
+        self.query(query)
+        parts = self.parts[query.lower()]
         place = 0 if request.beginning or request.snapshot else len(parts)
         if request.cursor is not None:
             head, _, number = request.cursor.partition(".")
-            if head != request.query.lower() or not number.isascii() or not number.isdecimal():
-                raise PenstockError("P0803", f"{request.cursor!r} is no cursor of {request.query}")
+            if head != query.lower() or not number.isascii() or not number.isdecimal():
+                raise PenstockError("P0803", f"{request.cursor!r} is no cursor of {query}")
             place = int(number)
-        subscription = Results(self, request, place)
+        subscription = Results(self, query, request, place)
         self.open.append(subscription)
         return subscription
 

@@ -15,10 +15,10 @@ from penstock.client import ServerClient, connect
 from penstock.control.entities.attributes import Origin
 from penstock.control.entities.page import control_relations_page
 from penstock.control.entities.relations import CONTROL_RELATIONS
-from penstock.control.in_process import InProcessEngine
+from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError, ScriptErrors
+from penstock.results.result_source import ResultRequest
 from penstock.server.roles import AccessRole, Caller
-from penstock.server.service import ResultRequest
 from tests.server.running import Running
 from tests.server.test_live_service import ROWS, SCRIPT, WARM, answers, ended, started
 
@@ -164,7 +164,7 @@ def test_statements_and_tokens(client: ServerClient, running: Running) -> None:
     assert {one["name"] for one in rows(client, "SELECT name, role FROM penstock.snapshots s, penstock.tokens t")} <= {
         "read", "control", "admin",
     }  # fmt: skip
-    source = running.door.service.results(ResultRequest("warm", caller=Caller("somebody", AccessRole.READ)))
+    source = running.door.service.results("warm", ResultRequest(), Caller("somebody", AccessRole.READ))
     (found,) = rows(client, "SELECT who, text FROM penstock.subscriptions")
     source.close()
     assert found == {"who": "somebody", "text": "SUBSCRIBE TO `warm`"}

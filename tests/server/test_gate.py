@@ -15,6 +15,9 @@ from penstock.server.roles import AccessRole
 from tests.server.fake_service import FakeService
 from tests.server.running import Running
 
+#: What follows the hint of a request that was to execute something.
+STATEMENTS = "; a statement, CREATE QUERY too, is sent by POST /v1/statements"
+
 
 def test_a_request_without_a_token_is_refused(server: Running) -> None:
     with server.client() as client:
@@ -31,6 +34,20 @@ def test_wrong_tokens_are_refused(server: Running, header: str) -> None:
     with server.client() as client:
         answer = client.get("/v1/queries", headers={"Authorization": header.encode("latin-1")})  # type: ignore[dict-item]
     assert answer.status_code == 401
+
+
+def test_a_token_in_another_scheme_is_named(server: Running) -> None:
+    token = server.texts[AccessRole.READ]
+    with server.client() as client:
+        for header, said in ((f"Token {token}", ", its Authorization is Token"), (token, "")):
+            answer = client.get("/v1/queries", headers={"Authorization": header})
+            assert (answer.status_code, answer.json()["message"]) == (401, f"the request has no token{said}")
+            assert token not in answer.text
+
+
+def test_the_values_of_a_statement_are_no_member(client: httpx.Client) -> None:
+    answer = client.post("/v1/statements", json={"sql": "SELECT 1", "params": [1]})
+    assert answer.status_code == 400 and "stand in its text" in answer.json()["hint"]
 
 
 def test_a_revoked_token_is_refused_at_once(server: Running) -> None:
@@ -127,10 +144,13 @@ def test_unknown_places_are_problems(client: httpx.Client, path: str) -> None:
         ("POST /v1/statement", 404, "did you mean GET or POST /v1/statements?"),
         ("POST /v1/streams/readings", 404, "did you mean POST /v1/streams/readings/rows?"),
         ("POST /v1/streams/readings/row", 404, "did you mean POST /v1/streams/readings/rows?"),
-        ("POST /v1/queries/warm", 405, "DELETE or GET or PATCH is"),
+        ("POST /v1/queries/warm", 405, f"DELETE or GET or PATCH is{STATEMENTS}"),
+        ("PUT /v1/queries", 405, f"GET is{STATEMENTS}"),
+        ("GET /v1/statements?sql=SELECT", 400, f"there are none here{STATEMENTS}"),
+        ("POST /ksql", 404, f"/openapi.json lists what there is{STATEMENTS}"),
         ("GET /health", 404, "did you mean GET /healthz?"),
         ("GET /v1/queries/cold", 404, "known: warm"),
-        ("GET /v1/nothing/of/it", 404, "/openapi.json lists what there is"),
+        ("GET /v1/nothing/of/it", 404, f"/openapi.json lists what there is{STATEMENTS}"),
     ],
 )
 def test_a_misspelt_address_has_the_right_one(client: httpx.Client, asked: str, status: int, hint: str) -> None:

@@ -13,8 +13,9 @@ from stepped_reading import SteppedReading
 
 from penstock.client import connect
 from penstock.control.engine import NextVersion, Preparation
+from penstock.engines import in_process
 from penstock.errors import PenstockError
-from penstock.server import in_process_side
+from penstock.results.select_workers import SelectWorkers
 from penstock.server.roles import AccessRole
 from tests.server.running import Running
 from tests.server.test_live_service import ended, started
@@ -24,13 +25,13 @@ CREATE QUERY other AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];"""
 WARM = "CREATE QUERY w START WARM AS SELECT MAX(v) AS s FROM S [RANGE 5 SECONDS]"
 
 
-class ReadingEngine(in_process_side.WakingEngine):
+class ReadingEngine(in_process.InProcessEngine):
     """An engine that takes its time to read a past."""
 
     readings: list[SteppedReading]
 
-    def __init__(self, folder: Path | None = None) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, workers: SelectWorkers) -> None:
+        super().__init__(folder, workers=workers)
         self.readings = []
         ENGINES.append(self)
 
@@ -44,7 +45,7 @@ ENGINES: list[ReadingEngine] = []
 
 @pytest.fixture
 def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr(in_process_side, "WakingEngine", ReadingEngine)
+    monkeypatch.setattr(in_process, "InProcessEngine", ReadingEngine)
     running = started(tmp_path, SCRIPT)
     with connect(running.url, running.texts[AccessRole.CONTROL]) as client:
         client.insert("S", [{"ts": n, "v": n} for n in (1, 2, 3, 4)])
@@ -197,7 +198,7 @@ def test_one_whose_past_is_not_kept_waits_for_what_is_missing(live: Running) -> 
         first(live, "all_of_it")
         (shown,) = client.execute(f"EXPLAIN START {select}")
         lines = (shown.text or "").splitlines()
-        assert "WARM: no; " in lines[1] and lines[-1] == "WARM WAIT: yes"
+        assert "WARM: no; " in lines[1] and lines[2] == "WARM WAIT: yes"
         client.execute(f"CREATE QUERY w START WARM WAIT AS {select}")
         ENGINES[-1].readings[-1].over.set()
         client.execute("ALTER QUERY w SET (comment 'now')")

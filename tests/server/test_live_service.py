@@ -20,6 +20,7 @@ from penstock.server.addresses import Address, HostNames
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
 from penstock.server.listening import HttpServer
+from penstock.server.live.live_service import LiveService
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole
 from penstock.server.tokens import TokenFile
@@ -484,8 +485,7 @@ def test_a_dry_run_tells_what_would_be_refused(live: Running) -> None:
             "EXPLAIN ANALYZE SELECT room FROM rooms": "P0702",
             "CANCEL '999'": "P0201",
             "SUBSCRIBE TO warm; SHOW QUERIES": "P0732",
-            "SUBSCRIBE TO warm WITH (SNAPSHOT)": "P0711",
-            "SUBSCRIBE TO warm AS OF '1999-01-01 00:00:00'": "P0711",
+            "SUBSCRIBE TO warm WITH (SNAPSHOT) AS OF '1999-01-01 00:00:00'": "P0711",
             "CREATE QUERY out INTO FILES (path '/etc/x') AS SELECT room FROM rooms": "P0805",
             "SET spark.jars = 'x'": "P0805",
             "COMMIT": "P0732",
@@ -504,3 +504,44 @@ def test_a_dry_run_tells_what_would_be_refused(live: Running) -> None:
     with live.client(AccessRole.READ) as http:
         for dry in (True, False):
             assert statement(http, "SUBSCRIBE TO (SELECT room FROM rooms)", dry=dry).status_code == 403
+
+
+TWO_COLUMNS = """CREATE STREAM s (ts INT, x INT, y INT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE RELATION r (x INT, y INT) FROM MEMORY ();
+CREATE QUERY q AS SELECT x, y FROM s [RANGE 9 SECONDS];
+"""
+
+
+@pytest.mark.parametrize(
+    ("selected", "change", "expected"),
+    [
+        ("q", "DROP QUERY q; CREATE QUERY q START NOW AS SELECT y, x FROM s [RANGE 9 SECONDS];", [{"x": 1}]),
+        ("r", "DROP RELATION r; CREATE RELATION r (y INT, x INT) FROM MEMORY (); INSERT INTO r VALUES (2, 1);",
+         [{"x": 1}]),
+        ("q", "ALTER QUERY q AS SELECT x, y FROM s [RANGE 8 SECONDS];", [{"x": 1}]),
+    ],
+)  # fmt: skip
+def test_what_is_declared_anew_while_a_query_waits_is_not_taken_for_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, selected: str, change: str, expected: list[object]
+) -> None:
+    running = started(tmp_path, TWO_COLUMNS)
+    waiting, waited = LiveService._await, []
+
+    def changed(service: LiveService, *arguments: Any) -> None:
+        if not waited:
+            waited.append(True)
+            with connect(running.url, running.texts[AccessRole.CONTROL]) as other:
+                done = other.execute(f"{change} INSERT INTO s VALUES (1, 1, 2), (9, 3, 4);")
+            arguments = (done[-1].position, *arguments[1:])
+        waiting(service, *arguments)
+
+    monkeypatch.setattr(LiveService, "_await", changed)
+    try:
+        with connect(running.url, running.texts[AccessRole.CONTROL]) as client:
+            if "ALTER" not in change:
+                with pytest.raises(PenstockError, match=f"{selected} has been declared again") as refused:
+                    client.select(f"SELECT x FROM {selected}")
+                assert refused.value.code == "P0721" and refused.value.hint == "send the query again"
+            assert client.select(f"SELECT x FROM {selected}").to_arrow().to_pylist() == expected and waited
+    finally:
+        ended(running)

@@ -4,6 +4,7 @@ that the document describes."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import schemathesis
@@ -11,15 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
+from penstock.results.result_source import ResultRequest
 from penstock.server.addresses import Address, HostNames
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
 from penstock.server.listening import HttpServer
-from penstock.server.roles import AccessRole
+from penstock.server.roles import ANYONE, AccessRole, Caller
 from penstock.server.tokens import TokenFile
 from penstock.settings import Settings
 from tests.server.conftest import ROOMS
-from tests.server.fake_service import FakeService
+from tests.server.fake_service import FakeService, Results
 
 #: Streams without an end are called by other tests.
 _ENDLESS = ("/v1/events",)
@@ -28,10 +30,10 @@ _ENDLESS = ("/v1/events",)
 class Forgetful(FakeService):
     """Results end at once: a random call must not wait for rows."""
 
-    def results(self, request: object) -> object:  # type: ignore[override]
-        from dataclasses import replace
-
-        return super().results(replace(request, until_now=True))  # type: ignore[type-var]
+    def results(
+        self, query: str, request: ResultRequest, caller: Caller = ANYONE, position: str | None = None
+    ) -> Results:
+        return super().results(query, replace(request, until_now=True))
 
 
 @pytest.fixture(scope="module")

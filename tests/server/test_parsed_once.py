@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,8 +86,7 @@ def test_a_subscription_to_a_query(live: Running, parsed: Counter[str]) -> None:
 
 
 def test_statements_by_the_protocol_of_postgresql(tmp_path: Path, parsed: Counter[str]) -> None:
-    """Also where they are prepared and described before they are executed. One with parameters is checked with any
-    values when it is prepared, and parsed with those that it has when it is executed."""
+    """Also where they are prepared and described before they are executed, and whatever values they have."""
     service = in_process(tmp_path / "system")
     with running_pg(tmp_path / "door", service) as running, running.connect() as connection:
         for text in (CREATE, ALTER, "SELECT room FROM rooms WHERE level > 1", "SHOW QUERIES",
@@ -95,11 +95,20 @@ def test_statements_by_the_protocol_of_postgresql(tmp_path: Path, parsed: Counte
                 parsed.clear()
                 connection.execute(text, prepare=prepare)
                 assert parsed <= Counter([text]), text
+        for text in ("SELECT room FROM rooms WHERE level > $1 LIMIT $2", "INSERT INTO notes VALUES ('values', $1)",
+                     "EXPLAIN SELECT level + $1 FROM rooms"):  # fmt: skip
+            parsed.clear()
+            for value in (1, 2, 3):
+                connection.execute(re.sub(r"\$\d", "%s", text), [value] * text.count("$"), prepare=True)
+            assert parsed == Counter([text]), text
+        for text in ("INSERT INTO notes VALUES ('hall', 'warm')", "INSERT INTO notes VALUES ('hall', $1)"):
+            parsed.clear()
+            with connection.transaction():
+                connection.execute(text.replace("$1", "%s"), ["mild"] * text.count("$1"))
+            assert parsed == Counter([text])
         parsed.clear()
-        connection.execute("SELECT room FROM rooms WHERE level > %s", (1,))
-        assert len(parsed) == 2 and set(parsed.values()) == {1}, parsed
-        parsed.clear()
-        with connection.transaction():
-            connection.execute("INSERT INTO notes VALUES ('hall', 'warm')")
-        assert parsed == Counter(["INSERT INTO notes VALUES ('hall', 'warm')"])
+        connection.execute("PREPARE p AS SELECT room FROM rooms WHERE level > $1")
+        for level in range(3):
+            connection.execute(f"EXECUTE p ({level})")
+        assert parsed == Counter(["SELECT room FROM rooms WHERE level > $1"])
     service.close()

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.results.result_source import EndOfResults, ResultPart
 from penstock.server.http import streams
 from penstock.server.roles import AccessRole
-from penstock.server.service import EndOfResults, ResultPart
 from tests.server.fake_service import FakeService, eventually
 from tests.server.running import Running
 
@@ -186,7 +186,7 @@ def test_an_error_while_rows_are_sent(client: httpx.Client, fake: FakeService) -
 
         def close(self) -> None: ...
 
-    fake.results = lambda request: Breaking()  # type: ignore[method-assign,assignment,return-value]
+    fake.results = lambda *_: Breaking()  # type: ignore[method-assign,assignment,return-value]
     text = client.get(PATH, params={"format": "sse"}).text
     assert "event: error" in text and "P0605" in text
     with pytest.raises(httpx.RemoteProtocolError):
@@ -229,7 +229,7 @@ def test_a_source_that_says_when_it_changes_is_waited_for_without_a_thread(
         def close(self) -> None: ...
 
     source = Telling()
-    fake.results = lambda request: source  # type: ignore[method-assign,assignment,return-value]
+    fake.results = lambda *_: source  # type: ignore[method-assign,assignment,return-value]
 
     def feed() -> None:
         source.looked.acquire()

@@ -221,6 +221,17 @@ def test_arrow_that_stands_for_more_than_it_holds_is_refused(source: Source) -> 
         posted_rows(stream_of(pa.table({"at": times})), BodyFormat.ARROW, source, 10)
 
 
+@pytest.mark.parametrize("far", [2**62, 2**63 - 1, -(2**63)])
+def test_instants_beyond_those_of_python_are_malformed(source: Source, far: int) -> None:
+    times = pa.array([0, far], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    posted = posted_rows(
+        stream_of(pa.table({"at": times, "room": ["a", "é"], "n": [1, 2]})), BodyFormat.ARROW, source, 10**6
+    )
+    (one,) = posted.malformed
+    assert posted.rows.num_rows == 1 and one.line == 2
+    assert "timestamp out of range" in one.reason and '"room":"é","n":2}' in str(one.record)
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     place=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 10_000), form=st.sampled_from([0, 1])
@@ -286,6 +297,20 @@ def test_an_arrow_stream_with_a_row_without_a_timestamp(client: httpx.Client, fa
 def test_what_to_do_with_rows_of_another_form(client: httpx.Client, content: bytes, type_: str, said: str) -> None:
     answer = send(client, content, type_)
     assert answer.status_code == 400 and said in answer.json()["hint"], answer.text
+
+
+@pytest.mark.parametrize(
+    ("content", "type_", "said"),
+    [
+        (b'[{"at": "1970-01-01T00:00:00Z"}]', "application/json", "one object a line"),
+        (b"at,room,celsius,n,cost,raw\n1970-01-01T00:00:00Z,caf\xe9,,,,\n", "text/csv", "texts are sent as UTF-8"),
+        (b'{"at": "1970-01-01 00:00:00 CET"}\n', NDJSON, "with its offset as '2024-03-01 09:00:00+01:00'"),
+        (gzip.compress(b"{}\n", mtime=0), NDJSON, "`Content-Encoding: gzip`"),
+        (b"ARROW1\0\0" + bytes(40), ARROW, "pyarrow.ipc.new_stream writes a stream"),
+    ],
+)
+def test_what_to_do_with_a_body_of_another_kind(client: httpx.Client, content: bytes, type_: str, said: str) -> None:
+    assert said in send(client, content, type_).json()["hint"]
 
 
 def test_whole_numbers_of_arrow_are_no_instants(client: httpx.Client, fake: FakeService) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from penstock.client import connect
 from penstock.errors import PenstockError
+from penstock.results.result_source import EndOfResults, ResultPart
 from penstock.server.roles import ANYONE, AccessRole
-from penstock.server.service import EndOfResults, ResultPart
 from penstock.server.statements.running_statements import RunningStatements, RunningSubscription
 from tests.server.fake_service import FakeService, eventually
 from tests.server.running import Running
@@ -138,8 +138,7 @@ def test_a_registered_query_is_followed(live: Running) -> None:
         assert [(row["op"], row["room"]) for row in rows] == [("+", "hall"), ("+", "attic")]
         eventually(lambda: not running(client))
         for sql, code in [("SUBSCRIBE TO warm; SHOW QUERIES", "P0732"), ("SUBSCRIBE TO cold", "P0201"),
-                          ("SUBSCRIBE TO warm WITH (SNAPSHOT)", "P0711"), ("SUBSCRIBE TO warm UP TO '2024-03-01'",
-                          "P0711")]:  # fmt: skip
+                          ("SUBSCRIBE TO warm WITH (SNAPSHOT) AS OF '2999-01-01'", "P0711")]:  # fmt: skip
             assert statement(client, sql).json()["code"] == code, sql
         assert statement(client, "SUBSCRIBE TO warm", dry=True).json()["statements"][0]["state"] == "CHECKED"
         assert not running(client)

@@ -16,9 +16,8 @@ import pytest
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.results.cursor import Cursor
 from penstock.results.reader import ResultReader
+from penstock.results.result_source import LoggedResults, ResultRequest
 from penstock.server.roles import AccessRole
-from penstock.server.service import ResultRequest
-from penstock.server.spark_side import SparkResults
 from tests.results.result_kit import Log, stream
 from tests.server.fake_service import FakeService
 from tests.server.running import Running
@@ -38,15 +37,15 @@ class Served:
     def __init__(self, running: Running, folder: Path, fake: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running = running
         self.log = Log(folder, QUERY)
-        self.sources: list[SparkResults] = []
+        self.sources: list[LoggedResults] = []
         self.batches = 0
         self.write()
         self.folder = folder
         self._reader = ResultReader(folder, "warm-1")
         monkeypatch.setattr(fake, "results", self._results)
 
-    def _results(self, request: ResultRequest) -> SparkResults:
-        self.sources.append(SparkResults(self._reader, self._reader.read(self._reader.first), False))
+    def _results(self, query: str, request: ResultRequest, *who: object) -> LoggedResults:
+        self.sources.append(LoggedResults(self._reader, request))
         return self.sources[-1]
 
     def write(self, count: int = 1) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.results.result_source import ResultPart
 from penstock.server.roles import AccessRole
-from penstock.server.service import ResultPart
 from tests.server.fake_service import FakeService, Results
 from tests.server.running import Running
 

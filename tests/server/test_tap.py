@@ -72,7 +72,7 @@ def while_tapped(live: Running, entity: str, **params: Any) -> list[dict[str, An
 
 
 def edges(live: Running) -> frozenset[tuple[str, int]]:
-    return live.door.service._side._engine._taps.edges  # type: ignore[attr-defined,no-any-return]
+    return live.door.service._engine._taps.edges  # type: ignore[attr-defined,no-any-return]
 
 
 def test_rows_that_pass_are_shown_with_their_times_and_names(live: Running) -> None:

@@ -18,7 +18,7 @@ from penstock.shedding.layout import NEVER
 from penstock.shedding.whole import ALIVE, LANES, LAST, LISTED, RANK, StretchArrivals, WholeStretches
 from penstock.testing.approximation.whole_stretches import weighed
 from penstock.testing.cases import RUNS
-from penstock.testing.values import Row
+from penstock.testing.scalars.values import Row
 
 _VALUES, _LENGTH = 600, 30
 

@@ -18,7 +18,7 @@ from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.errors import PenstockError
 from penstock.expressions.draws import draws
 from penstock.language import bind_script
-from penstock.physical.execution.decisions import NO_DECISIONS, WHOLE, Decided, Decisions
+from penstock.physical.decisions import NO_DECISIONS, WHOLE, Decided, Decisions
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, QueryPolicies, RoundMeasures

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.connectors.sinks.files import read_result
 from penstock.control.control import Control
-from penstock.control.spark import SparkEngine
+from penstock.engines.spark import SparkEngine
 
 
 def opened(checkpoint: Path, spark: Any) -> tuple[SparkEngine, Control]:

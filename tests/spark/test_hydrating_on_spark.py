@@ -11,8 +11,8 @@ import pytest
 from control_on_spark_kit import opened, result, rows, until
 
 from penstock.control.control import Control
-from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.catching_up.catch_up import Pause
+from penstock.runtime.spark.changes.ahead import Ahead
 
 
 def state(control: Control, number: int) -> str:

@@ -39,7 +39,7 @@ def synopses(control: Control) -> dict[str, str]:
 
 
 def edits(control: Control) -> list[Any]:
-    return [one.query.edit for one in control.queries()]
+    return [one.query.beside for one in control.queries()]
 
 
 @pytest.mark.spark

@@ -20,7 +20,7 @@ from benchmarks.soak.watch import workers
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import collected
 from penstock.language import bind_script
-from penstock.physical.execution.decisions import Decided, Decisions
+from penstock.physical.decisions import Decided, Decisions
 from penstock.runtime.deciding.deciders import Deciders
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
@@ -159,7 +159,7 @@ def test_a_worker_that_is_killed_repeats_the_grants_of_its_round(
 DRIVER = """
 import os, sys
 from penstock.cli.main import main
-from penstock.physical.execution.decisions import Decided
+from penstock.physical.decisions import Decided
 from penstock.runtime.deciding.deciders import Deciders
 
 given, log, script, checkpoint = sys.argv[1:]

@@ -27,7 +27,7 @@ from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.testing.compare import events_of, first_difference, show_events
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
-from penstock.testing.values import Event
+from penstock.testing.scalars.values import Event
 from tests.random_world import RandomWorld
 
 STARTS = (

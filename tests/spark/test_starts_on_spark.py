@@ -17,13 +17,13 @@ from kafka_kit import send, topic
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.connectors.sinks.files import read_result
 from penstock.control.control import Control
-from penstock.control.spark import SparkEngine
+from penstock.engines.spark import SparkEngine
 from penstock.language import bind_script
 from penstock.session import Session
 from penstock.testing.compare import events_of
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
-from penstock.testing.values import event_order
+from penstock.testing.scalars.values import event_order
 
 
 def until(what: Callable[[], bool], seconds: float = 200) -> None:

@@ -44,7 +44,7 @@ def test_catalogs_one_after_the_other(spark: Any, tmp_path: Path) -> None:
     assert len(applied(control, script)) == 4 and applied(control, script) == []
     control.insert("S", rows(1, 2, 3, 4))
     until(lambda: {1, 2, 3} <= values("q") and {1, 2, 3} <= values("other"), control, lambda: result(out / "q"))
-    tracks = {one.name: one.query.track for one in control.stored.values() if one.query is not None}
+    tracks = {one.name: one.query.answer.id for one in control.stored.values() if one.query is not None}
 
     changed = script.replace("v > 0", "v > 5")
     assert [one.split(" AS ")[0].split(" INTO")[0] for one in applied(control, changed)] == [
@@ -53,7 +53,7 @@ def test_catalogs_one_after_the_other(spark: Any, tmp_path: Path) -> None:
     control.insert("S", rows(5, 6, 7, 8))
     until(lambda: {7} <= values("q") and {6, 7} <= values("other"), control, lambda: result(out / "q"))
     assert not values("q") & {5}
-    assert tracks["other"] == {one.name: one.query.track for one in control.stored.values() if one.query}["other"]
+    assert tracks["other"] == {one.name: one.query.answer.id for one in control.stored.values() if one.query}["other"]
     control.close()
     engine.close()
 

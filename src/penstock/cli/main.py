@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from penstock import __version__, lazy_pandas
 from penstock.cli.errors_shown import WRONG, errors_shown
 from penstock.cli.logs import LogFormat, LogLevel, configure
-from penstock.cli.options import (
+from penstock.cli.shared.options import (
     Authorities,
     ClientToken,
     Connect,
@@ -35,7 +35,7 @@ from penstock.cli.options import (
     read_settings,
     written,
 )
-from penstock.cli.scripts import read_script
+from penstock.cli.shared.scripts import read_script
 from penstock.cli.standard_output import buffer_output
 from penstock.cli.tokens import tokens
 from penstock.errors import PenstockError
@@ -204,7 +204,7 @@ def query(
     tls_ca: Authorities = None,
 ) -> None:
     """Answer a one-time SELECT, or those of a script: over inputs that end, without Spark, or at a running server."""
-    from penstock.cli.querying import answer, check_something, is_statement, read_query
+    from penstock.cli.shared.querying import answer, check_something, is_statement, read_query
 
     with errors_shown(context):
         for one in arguments:
@@ -380,7 +380,7 @@ def apply(
     token_file: ClientToken = None,
     tls_ca: Authorities = None,
 ) -> None:
-    """Bring what a server declares to what a script says, all of it or nothing; show the statements that differ."""
+    """Bring the declarations of a server to those of a script, all of them or none; show the statements that differ."""
     place = place_of(context, server, token_file, tls_ca)
     with errors_shown(context):
         from penstock.cli.remote.applying import apply_at_server

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from penstock.server.policy import ServerPolicy
     from penstock.server.roles import Caller
     from penstock.server.service import Service
-    from penstock.server.statements.engine_side import EngineSide
     from penstock.server.tokens import TokenFile
 
 #: Seconds between two looks whether the server is to end by itself: the run has failed, or a query that stops it.
@@ -108,7 +107,7 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
             check_exposure(pg_address, certificate, options.auth, options.insecure)
             pg_listener = opened(pg_address, "--pg")
         service = start(options, policy)
-        # Last of all: of a token that a start makes which then fails, neither it nor the next one would say anything.
+        # Last of all: a token made by a start that then fails would be shown neither by it nor by the next one.
         first = None if tokens is None else first_token(tokens)
     except BaseException:
         if service is not None:
@@ -157,28 +156,24 @@ def check_packages() -> None:
 
 def start_in_process(options: ServeOptions, policy: ServerPolicy) -> Service:
     """Start a live system whose queries run in this process, and execute the script. Raises PenstockError."""
-    from penstock.server.in_process_side import InProcessSide, WakingEngine
+    from penstock.engines.in_process import InProcessEngine
 
-    engine = WakingEngine(options.checkpoint / "engine")
-    return _live(options, policy, engine, lambda: InProcessSide(engine, options.checkpoint, _workers(options.settings)))
+    return _live(options, policy, InProcessEngine(options.checkpoint / "engine", workers=_workers(options.settings)))
 
 
 def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
     """Start a live system on Spark, and execute the script. Raises PenstockError."""
-    from penstock.control.spark import SparkEngine
+    from penstock.engines.spark import SparkEngine
     from penstock.results.large_select import LargeSelects
     from penstock.runtime.spark.startup.ahead import start_session_ahead
-    from penstock.server.spark_side import SparkSide, guarded_contents
     from penstock.session import Session
 
     start_session_ahead(options.master, options.settings.spark)
     session = Session(settings=options.settings, master=options.master)
-    contents = guarded_contents(options.checkpoint)
-    engine = SparkEngine(options.checkpoint, lambda: session.spark)
     memory, weight = (options.settings.get_int(name) for name in ("snapshot_memory", "snapshot_weight"))
     larger = LargeSelects(lambda: session.spark, options.checkpoint / "control" / "selects", memory, weight)
     workers = _workers(options.settings, larger)
-    service = _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, workers, contents))
+    service = _live(options, policy, SparkEngine(options.checkpoint, lambda: session.spark, workers))
     # The checkpoint is this process's now.
     larger.remove_left()
     workers.warm()
@@ -193,29 +188,32 @@ def _workers(settings: Settings, larger: LargerSelects | None = None) -> SelectW
     return SelectWorkers(memory=settings.get_int("snapshot_memory"), timeout=timeout, larger=larger)
 
 
-def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:
+def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine) -> Service:
     from penstock.control.control import Control
     from penstock.server.access import StatementAccess
-    from penstock.server.live_service import LiveService
+    from penstock.server.live.live_service import LiveService
     from penstock.server.start_script import StartScript
     from penstock.server.tokens import TokenFile, default_token_file
 
     access = StatementAccess(policy)
     written = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in options.pairs)}
-    control = Control(
-        options.checkpoint, engine, written, policy=lambda command, who: access.check_command(command, _caller(who))
-    )
-    side = side_of()
+    try:
+        control = Control(
+            options.checkpoint, engine, written, policy=lambda command, who: access.check_command(command, _caller(who))
+        )
+    except BaseException:
+        engine.close()
+        raise
+    seconds, stalled = float(options.settings["statement_timeout"]), float(options.settings["stall_timeout"])
+    tokens = TokenFile(options.token_file or default_token_file()) if options.auth else None
+    service = LiveService(control, engine, access, seconds, stalled, tokens)
     try:
         if options.script[0]:
             StartScript(control, options.checkpoint).execute(*options.script)
     except BaseException:
-        control.close()
-        side.close()
+        service.close()
         raise
-    seconds, stalled = float(options.settings["statement_timeout"]), float(options.settings["stall_timeout"])
-    tokens = TokenFile(options.token_file or default_token_file()) if options.auth else None
-    return LiveService(control, side, access, seconds, stalled, tokens)
+    return service
 
 
 def _caller(who: Principal) -> Caller:

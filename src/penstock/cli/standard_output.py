@@ -9,8 +9,8 @@ import sys
 def buffer_output() -> None:
     """Put a buffer before standard output where Python has none (`PYTHONUNBUFFERED`, `python -u`).
 
-    Without one a write may write a part alone, and nobody notices: a reader that leaves in the middle would be taken
-    for one that has read all of it.
+    An unbuffered write may write only a part without an error: a reader that closes the pipe in the middle would be
+    taken for one that has read all of it.
     """
     out = sys.stdout
     raw = getattr(out, "buffer", None)

@@ -112,8 +112,8 @@ def write_archive(report: Callable[[str], None]) -> bool:
         session.start().wait()
         end_started(_LONGEST)
     is_written = bool(archive_options(require_java(), folder))
-    said = f"written to {folder}" if is_written else f"not written: {folder} must be writable, its path without spaces"
-    report(f"Java: {said}, {time.monotonic() - began:.0f} s")
+    done = f"written to {folder}" if is_written else f"not written: {folder} must be writable, its path without spaces"
+    report(f"Java: {done}, {time.monotonic() - began:.0f} s")
     return is_written
 
 

@@ -301,7 +301,7 @@ def running_of(document: Mapping[str, Any]) -> RemoteRunning:
 
 
 def rows_of(table: pa.Table, headers: Mapping[str, str]) -> RemoteRows:
-    """Return rows with what the headers of their answer say."""
+    """Return rows with the attributes in the headers of their answer."""
     staleness = headers.get("penstock-staleness")
     pairs = (pair.partition("=") for pair in headers.get("penstock-since", "").split(", ") if pair)
     since = {unquote(name): instant for name, _, instant in pairs}

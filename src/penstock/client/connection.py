@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -47,7 +48,7 @@ _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
 class Unavailable(ConnectionError):
-    """The server has answered that it is busy or restarts. error: as it says it; seconds: when to try again."""
+    """The server is busy or restarts. error: its answer; seconds: when to try again."""
 
     def __init__(self, error: PenstockError, seconds: float) -> None:
         super().__init__(error.message)
@@ -203,8 +204,8 @@ class Connection:
         """Open an answer that is read as it comes. Raises PenstockError for an error of the server, LOST for a
         connection that cannot be opened.
 
-        It has a pool of connections of its own: one that nobody holds any more may be closed by the collection of
-        garbage, in the midst of a request of this thread, which has the lock of its pool.
+        It has a pool of connections of its own: garbage collection may close an unreferenced connection in the midst of
+        a request of this thread, which has the lock of its pool.
         """
         self._check_open()
         waits = httpx.Timeout(None, connect=_CONNECT_SECONDS)
@@ -226,8 +227,8 @@ class Connection:
             raise self._final(error) from None
 
     def wait(self, pause: float, end: float, error: Exception) -> None:
-        """Wait before another attempt. Raises PenstockError where the patience has ended, P0808 or what the server has
-        said, and where another attempt would end in the same way."""
+        """Wait before another attempt. Raises PenstockError, P0808 or the error of the server, where the patience has
+        ended and where another attempt would end in the same way."""
         if isinstance(error, Unavailable):
             pause = max(pause, error.seconds)
         if time.monotonic() + pause >= end or is_hopeless(error):
@@ -287,6 +288,9 @@ def _checked_token(token: str | None) -> str | None:
         what = f"the token is a {type(token).__name__} and no text"  # type: ignore[unreachable]
     elif not ((token := token.strip()).isascii() and token.isprintable()):
         what = "the token has other characters than a token has"
+    elif Path(token).is_file():
+        hint = f"its content is: Path({token!r}).read_text()"
+        raise PenstockError("P0808", f"the token {token} is the name of a file", hint=hint)
     else:
         return token
     raise PenstockError("P0808", what, hint="hand over the text that `penstock token add` has printed")

@@ -20,7 +20,7 @@ _CERTIFICATE_HINTS = {
     62: _OTHER_NAME,
     64: _OTHER_NAME,
 }
-#: What httpx and the system say of a lost connection, and what it means.
+#: Part of the error of httpx or the system for a lost connection -> its meaning in words.
 _REASONS = {
     "peer closed connection": "the connection ended in the midst of an answer",
     "Connection refused": "the connection was refused",
@@ -57,14 +57,14 @@ def unreachable(url: str, error: BaseException) -> PenstockError:
 def reason_of(error: BaseException) -> str:
     """Return in words why a connection was lost."""
     text = str(error)
-    for said, words in _REASONS.items():
-        if said in text:
-            return words
+    for part, reason in _REASONS.items():
+        if part in text:
+            return reason
     return text or "the connection was broken off"
 
 
 def plain_reason(error: BaseException) -> Exception:
-    """Return an error that says in words why a connection was lost."""
+    """Return an error that has in words why a connection was lost."""
     plain = ConnectionError(reason_of(error))
     plain.__cause__ = error
     return plain
@@ -77,7 +77,7 @@ def is_late(error: BaseException) -> bool:
 
 def is_hopeless(error: BaseException) -> bool:
     """Return whether another attempt would end in the same way, as with TLS that does not fit, or later than the caller
-    wants to wait: an answer has not come in time."""
+    waits: an answer has not come in time."""
     if is_late(error):
         return True
     return any(isinstance(cause, ssl.SSLCertVerificationError) or _is_plain(cause) for cause in _causes(error))

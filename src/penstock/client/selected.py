@@ -42,10 +42,10 @@ class SelectedBatches(Iterator[pa.RecordBatch]):
                 raise _no_arrow(self._url, error) from None
             #: The columns.
             self.schema: pa.Schema = self._reader.schema
-            said = rows_of(self.schema.empty_table(), answer.headers)
+            described = rows_of(self.schema.empty_table(), answer.headers)
             #: As of `RemoteRows`.
-            self.instant, self.staleness, self.since = said.instant, said.staleness, said.since
-            self.notices = said.notices
+            self.instant, self.staleness, self.since = described.instant, described.staleness, described.since
+            self.notices = described.notices
             self._is_closed = False
             self._opened = opened.pop_all()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import PurePath
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ from penstock.client.rows import arrow_table, parts, stream_bytes
 from penstock.client.selected import SelectedBatches
 from penstock.client.subscription import QueryResults, RowSubscription, SubscribeText
 from penstock.client.watching import WatchedSubscription
-from penstock.errors import PenstockError, check_columns
+from penstock.errors import PenstockError, check_columns, check_watched
 from penstock.notebook.latest_rows import LatestRows
 from penstock.notebook.plan_text import explained
 from penstock.notebook.tables import Listed
@@ -51,8 +52,13 @@ _OF_STATEMENTS: dict[str, Callable[[RemoteRunning], Any]] = {
     "id": lambda one: one.id, "kind": lambda one: one.kind, "began": lambda one: one.began,
     "who": lambda one: one.who, "statement": lambda one: one.sql,
 }  # fmt: skip
+T = TypeVar("T")
+
+_SUBSCRIBES = re.compile(r"\s*SUBSCRIBE\b", re.IGNORECASE)
 _ARROW = "application/vnd.apache.arrow.stream"
 #: Formats of records that `post` takes.
+#: How the types begin whose values a chart draws.
+_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 _MEDIA = {"csv": "text/csv", "ndjson": "application/x-ndjson", "arrow": _ARROW}
 
 
@@ -124,7 +130,7 @@ class ServerClient:
         self, script: str, *, dry: bool = False, wait: bool = True, key: str | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> RemoteScript:  # fmt: skip
-        """Bring what is declared to what a script says, all of it or nothing; return the statements of the difference,
+        """Bring the declarations to those of a script, all of them or none; return the statements of the difference,
         each with its text as `sql`. What the script does not have is dropped.
 
         Args:
@@ -144,7 +150,7 @@ class ServerClient:
         """Return the rows of one SELECT. settings: of the session, as SET has them. Raises ScriptErrors."""
         request = {"sql": _text(sql), "settings": dict(settings or {})}
 
-        def asked() -> RemoteRows:
+        def select() -> RemoteRows:
             with SelectedBatches(self._connection, request, own_pool=False) as rows:
                 batches: list[pa.RecordBatch] = []
                 with suppress(StopIteration):
@@ -153,7 +159,20 @@ class ServerClient:
                 table = pa.Table.from_batches(batches, rows.schema)
                 return RemoteRows(table, rows.instant, rows.staleness, rows.since, rows.notices)
 
-        return self._connection.repeated(asked)
+        return self._selected(sql, select)
+
+    def _selected(self, sql: str, select: Callable[[], T]) -> T:
+        """Return the answer to one SELECT. Raises PenstockError P0803, with the method for other statements."""
+        if _SUBSCRIBES.match(sql):
+            raise PenstockError("P0803", "SUBSCRIBE is no SELECT", hint="follow(...) has its rows as they come")
+        try:
+            return self._connection.repeated(select)
+        except PenstockError as error:
+            if error.code == "P0803" and "and nothing of it was executed" in error.message:
+                message = "this is no single SELECT, and nothing of it was executed"
+                hint = "execute(...) executes scripts and commands"
+                raise PenstockError("P0803", message, hint=hint) from None
+            raise
 
     def select_batches(self, sql: str, *, settings: Mapping[str, str] | None = None) -> SelectedBatches:
         """Return the rows of one SELECT as an iterator of Arrow batches, of which one at a time is held. It has their
@@ -164,7 +183,7 @@ class ServerClient:
             ScriptErrors: as `select`.
         """
         request = {"sql": _text(sql), "settings": dict(settings or {})}
-        return self._connection.repeated(lambda: SelectedBatches(self._connection, request))
+        return self._selected(sql, lambda: SelectedBatches(self._connection, request))
 
     # -- commands ----------------------------------------------------------------------------------------------
 
@@ -294,6 +313,9 @@ class ServerClient:
         Raises:
             PenstockError: P0201 for an unknown query, P0712 for rows that are no longer kept, at the first batch.
         """
+        if re.match(r"\s*(SELECT|SUBSCRIBE)\s", query, re.IGNORECASE):
+            hint = "follow('SUBSCRIBE TO (SELECT ...)') has the rows of a query that is not declared"
+            raise PenstockError("P0201", "subscribe takes the name of a query, not its text", hint=hint)
         chosen = {"snapshot": snapshot, "progress": progress}
         params = {name: "true" for name, value in chosen.items() if value} | {"format": "arrow"}
         if until_now:
@@ -322,7 +344,10 @@ class ServerClient:
             PenstockError: P0201 for an unknown query, P0202 for a column that it has not, P0712.
         """
         known = self.query(query)
-        check_columns((value, by), (name for name, _ in known.columns[1 if known.is_stream else 2 :]))
+        columns = known.columns[1 if known.is_stream else 2 :]
+        check_columns((value, by), (name for name, _ in columns))
+        numbers = [name for name, type_ in columns if type_.startswith(_NUMBERS)]
+        check_watched(seconds, every, rows, value, numbers)
         latest, display = LatestRows(not known.is_stream, True, rows, value, by), OneOutput(display)
         try:
             # Of a stream the rows that are kept come first, of a relation its content.
@@ -348,7 +373,7 @@ class ServerClient:
         self, sql: str, *, cursor: str | None = None, settings: Mapping[str, str] | None = None,
         patience: float | None = None, on_lost: Callable[[Exception], None] | None = None,
     ) -> RowSubscription:  # fmt: skip
-        """Return the results that a SUBSCRIBE statement asks for, as `subscribe` does.
+        """Return the results of a SUBSCRIBE statement, as `subscribe` does.
 
         Raises:
             ScriptErrors: at the first batch, as for `execute`.
@@ -400,7 +425,7 @@ class ServerClient:
         headers = {"Content-Type": media, "Idempotency-Key": key or _new_key()}
         path = f"/v1/streams/{_segment(stream)}/rows"
         params = {} if unknown == "refuse" else {"unknown": unknown}
-        posted = posted_of(self._connection.json("POST", path, content=body, headers=headers, params=params))
+        posted = posted_of(self._connection.json("POST", path, content=_records(body), headers=headers, params=params))
         self._connection.added(posted.position)
         return posted
 
@@ -416,6 +441,14 @@ def _text(script: object) -> str:
         hint = "path.read_text() is the text of a file" if isinstance(script, PurePath) else None
         raise PenstockError("P0203", f"a script is a text, not {type(script).__name__}", hint=hint)
     return script
+
+
+def _records(body: object) -> bytes:
+    """Return the records of a post. Raises PenstockError P0203 for what is none of bytes."""
+    if not isinstance(body, bytes | bytearray | memoryview):
+        hint = "text.encode() makes bytes of a text; insert(...) takes dictionaries and tables"
+        raise PenstockError("P0203", f"the records of a post are bytes, not {type(body).__name__}", hint=hint)
+    return bytes(body)
 
 
 def _new_key() -> str:

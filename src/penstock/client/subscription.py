@@ -1,7 +1,7 @@
 """A subscription as an iterator of Arrow batches that survives lost connections.
 
-Each batch carries a cursor; after a lost connection the server is asked for what comes behind the last one, so every
-row comes once. Rows that the server no longer keeps by then are an error (P0712), never a gap.
+Each batch carries a cursor; after a lost connection the subscription continues behind the last one, so every row comes
+once. Rows that the server no longer keeps by then are an error (P0712), never a gap.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _CURSOR = "penstock-cursor"
 
 
 class ResultsRequest(Protocol):
-    """What is asked of a server for the results of a query."""
+    """A request for the results of a query."""
 
     @property
     def ends(self) -> bool:
-        """Whether an answer that has ended is the end of the results; otherwise the next one says why it did."""
+        """Whether the end of an answer is the end of the results; otherwise the next answer has the reason."""
 
     @property
     def has_snapshot(self) -> bool: ...
@@ -71,7 +71,7 @@ class SubscribeText:
     sql: str
     settings: Mapping[str, str]
     ends: bool = True
-    #: The server says where a subscription begins, unless it begins with a snapshot.
+    #: The answer has the cursor where the subscription begins, unless it begins with a snapshot.
     has_snapshot: bool = False
 
     def arguments(self, cursor: str | None) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
     """Rows of a query as they come: `ts`, `op`, and its columns.
 
     Args:
-        request: what is asked of the server.
+        request: the request to the server.
         patience: seconds for which a lost server is tried again; None: that of the connection.
         on_lost: is called with the reason each time before the server is tried again.
     """
@@ -97,7 +97,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
         self._request = request
         self._patience = connection.patience if patience is None else patience
         self._on_lost = on_lost
-        #: Continues behind the last batch; None before the server has said where the subscription begins.
+        #: Continues behind the last batch; None before the server has sent where the subscription begins.
         self.cursor = cursor
         #: Whether batches have come since the last cursor.
         self._between = False
@@ -134,7 +134,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
                     yield batch
                 if self._request.ends:
                     return
-                # The server has ended it, of which the next answer says why.
+                # The server has ended the answer; the next one has the reason.
                 time.sleep(next(attempts))
             except (*LOST, pa.ArrowInvalid, OSError) as error:
                 if self._closed.is_set():

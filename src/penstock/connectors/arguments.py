@@ -32,10 +32,10 @@ class Named(dict[str, T]):
         raise PenstockError("P0201", f"unknown {self._what} {name}", hint=nearest(str(name), list(self)))
 
 
-def text_argument(value: object, what: str) -> str:
+def text_argument(value: object, what: str, hint: str | None = None) -> str:
     """Return a text that is not empty. Raises PenstockError P0203."""
     if not isinstance(value, str):
-        raise PenstockError("P0203", f"{what}: expected a text, not {type_of(value)}")
+        raise PenstockError("P0203", f"{what}: expected a text, not {type_of(value)}", hint=hint)
     if not value:
         raise PenstockError("P0203", f"{what}: expected a text, not an empty one")
     return value
@@ -143,9 +143,12 @@ def type_of(value: object) -> str:
 
 def position_of(name: str, columns: Schema, column: str) -> int:
     """Return the position of a column. Raises PenstockError P0202, P0203."""
-    position = columns.index(text_argument(column, f"a column of {name}"))
+    position = columns.index(text_argument(column, f"a column of {name}", "a column is given by its name, as in 'k'"))
     if position is None:
-        raise PenstockError("P0202", f"{name} has no column {column}", hint=nearest(column, columns.names))
+        hint = nearest(column, columns.names)
+        if column == "index":
+            hint = f"an index of pandas without a name is no column: frame.reset_index() makes one; {hint}"
+        raise PenstockError("P0202", f"{name} has no column {column}", hint=hint)
     return position
 
 

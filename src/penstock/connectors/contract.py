@@ -55,8 +55,8 @@ class Rejected:
 
 @dataclass(frozen=True)
 class SkippedRecords:
-    """Records that no query reads, by `SourceConnector.wanted`, and that were therefore skipped. All of them are well
-    formed; only their timestamps have not been read.
+    """Records that no query reads, by `SourceConnector.predicate`, and that were therefore skipped. All of them are
+    well formed; only their timestamps have not been read.
 
     `rows`: their number, None where it is not known; `low`, `high`: the smallest and largest value of the timestamp
     column in ticks, where the file's statistics have them and none is NULL; `read`: returns the records with the
@@ -116,7 +116,7 @@ class SourceConnector(ABC):
     OPTIONS: ClassVar[OptionTable] = OptionTable()
     #: A condition over the declared columns: rows for which it is not true are read by no query; None if all are read.
     #: `read` may omit such rows if it reports them as `SkippedRecords`; a malformed record is never omitted.
-    wanted: Expression | None = None
+    predicate: Expression | None = None
     #: Whether data can be read again long after its round; else `keep_in` stores what may be needed.
     rereadable: bool = True
     #: Whether the updates of a relation stay, though what is read of a stream goes: until the run that reads them has
@@ -288,8 +288,8 @@ class Sink(ABC):
     def __init__(self, query: Query) -> None:
         self.query = query
         #: Called with the number of a batch and its rows that cannot be written, in their order, before the others are
-        #: committed. Called again with them where the batch is tried again. Raises PenstockError for a run that is to
-        #: fail of them, as it does where nobody keeps them.
+        #: committed. Called again with them where the batch is tried again. Raises PenstockError to fail the run, as
+        #: the default does.
         self.refuse: Callable[[int, Sequence[Rejected]], None] = self.fail_of
 
     def fail_of(self, batch: int, rows: Sequence[Rejected]) -> None:
@@ -316,6 +316,11 @@ class Sink(ABC):
             PenstockError: P0501, a result exists and neither argument is set.
         """
 
+    def set_bounds(self, query: Query) -> None:
+        """Go on with the bounds among the options of a query, which writes the same result otherwise. Raises
+        PenstockError P0502."""
+        self.query = query
+
     @abstractmethod
     def write(self, batch: int, table: pa.Table) -> None:
         """Commit one finished batch, completely or not at all.
@@ -337,6 +342,10 @@ class Sink(ABC):
     def missing(self, batches: Sequence[int]) -> Mapping[str, int]:
         """Return the missing parts of these batches: name -> batch. Called before `open`."""
         return {}
+
+    def withdraw(self) -> None:  # noqa: B027 - what others may have read by now stays
+        """Remove what was written since `open` began this result, where the sink can identify it: the change that would
+        have added the query has failed. Raises PenstockError P0502."""
 
     def close(self) -> None:  # noqa: B027 - a sink that holds nothing open needs none
         """Release all open resources."""

@@ -40,7 +40,7 @@ class DeadLetter:
 
     @property
     def known(self) -> dict[str, str | int]:
-        """Return the fields that have a value."""
+        """Return the fields that have a value: a letter is written without the others, since there may be many."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
     @staticmethod

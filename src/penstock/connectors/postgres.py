@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from penstock.algebra.properties.secret_text import SecretText, reveal
 from penstock.connectors.options import DURATION, TEXT, Option, Options, ValueType, whole
+from penstock.connectors.secret_text import SecretText, reveal
 from penstock.connectors.secrets import secret, secret_options
 from penstock.errors import PenstockError
 from penstock.redaction import BLOT, redacted_text

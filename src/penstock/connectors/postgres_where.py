@@ -27,7 +27,7 @@ _EQUALITIES = ("EQ", "NE", "EQ_NULL_SAFE")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ServerColumn:
     """A column of the server. `name`: there; `oid`: its type's number; `kind`: as Arrow, None for a number of any size;
     `declared`: the type it is read as.
     """
@@ -38,18 +38,18 @@ class Asked:
     declared: pa.DataType
 
 
-def where_of(wanted: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
+def where_of(predicate: Expression, columns: Sequence[ServerColumn]) -> sql.Composable | None:
     """Return the condition for rows with these columns; None for all rows."""
     guards = [_unreadable_rows(column) for column in columns]
-    if volatile(wanted) or any(guard is None for guard in guards):
+    if volatile(predicate) or any(guard is None for guard in guards):
         return None
-    condition = _implied(wanted, columns)
+    condition = _implied(predicate, columns)
     if condition is None:
         return None
     return sql.SQL(" OR ").join([condition, *(guard for guard in guards if isinstance(guard, sql.Composable))])
 
 
-def _unreadable_rows(column: Asked) -> sql.Composable | str | None:
+def _unreadable_rows(column: ServerColumn) -> sql.Composable | str | None:
     """Return SQL for the rows whose value cannot be read as declared, empty where all can; None where SQL cannot
     decide.
     """
@@ -61,7 +61,7 @@ def _unreadable_rows(column: Asked) -> sql.Composable | str | None:
     return sql.SQL("NOT {} BETWEEN '0001-01-01' AND '9999-12-31'").format(name)
 
 
-def _implied(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
+def _implied(condition: Expression, columns: Sequence[ServerColumn]) -> sql.Composable | None:
     """Return SQL that is true wherever `condition` is; None for a condition that is always true."""
     if isinstance(condition, Call) and condition.function == "AND":
         parts = [_implied(part, columns) for part in condition.arguments]
@@ -73,7 +73,7 @@ def _implied(condition: Expression, columns: Sequence[Asked]) -> sql.Composable 
     return _equivalent(condition, columns)
 
 
-def _equivalent(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
+def _equivalent(condition: Expression, columns: Sequence[ServerColumn]) -> sql.Composable | None:
     """Return SQL with exactly the truth value of `condition`, NULL included; None where there is none."""
     if isinstance(condition, Column):
         column = columns[condition.index]
@@ -96,7 +96,7 @@ def _equivalent(condition: Expression, columns: Sequence[Asked]) -> sql.Composab
     return _comparison(name, arguments, columns)
 
 
-def _comparison(name: str, arguments: tuple[Expression, ...], columns: Sequence[Asked]) -> sql.Composable | None:
+def _comparison(name: str, arguments: tuple[Expression, ...], columns: Sequence[ServerColumn]) -> sql.Composable | None:
     column = next((compared for argument in arguments if (compared := _column(argument, columns)) is not None), None)
     if column is None or not (name in _SIGNS or (name == "IN" and _column(arguments[0], columns) is column)):
         return None
@@ -110,7 +110,7 @@ def _comparison(name: str, arguments: tuple[Expression, ...], columns: Sequence[
     return sql.SQL("{} {} {}").format(sides[0], sql.SQL(_SIGNS[name]), sides[1])
 
 
-def _column(expression: Expression, columns: Sequence[Asked]) -> Asked | None:
+def _column(expression: Expression, columns: Sequence[ServerColumn]) -> ServerColumn | None:
     """Return the column that `expression` is, if PostgreSQL compares it like Penstock."""
     if isinstance(expression, Cast) and widened(expression.argument.type, expression.type):
         expression = expression.argument
@@ -120,7 +120,7 @@ def _column(expression: Expression, columns: Sequence[Asked]) -> Asked | None:
     return column if any(alike(column) for alike in _ALIKE) else None
 
 
-_ALIKE: tuple[Callable[[Asked], bool], ...] = (
+_ALIKE: tuple[Callable[[ServerColumn], bool], ...] = (
     lambda c: c.oid == 16 and _T.is_boolean(c.declared),
     lambda c: c.oid in (20, 21, 23) and _T.is_integer(c.declared),
     lambda c: c.oid == NUMERIC and _T.is_decimal(c.declared),
@@ -130,7 +130,7 @@ _ALIKE: tuple[Callable[[Asked], bool], ...] = (
 )
 
 
-def _side(expression: Expression, columns: Sequence[Asked], column: Asked) -> sql.Composable | None:
+def _side(expression: Expression, columns: Sequence[ServerColumn], column: ServerColumn) -> sql.Composable | None:
     """Return one side of a comparison with `column` as SQL."""
     if not isinstance(expression, Literal):
         if _column(expression, columns) is None:

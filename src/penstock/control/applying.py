@@ -17,6 +17,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
 from penstock.control.engine import ControlEnds, Engine, EngineVersion, NextVersion, Preparation
 from penstock.control.entities.batch_log import BatchLogWriter
+from penstock.control.life.due_steps import changes_plans
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.posted_rows import ContentsRead, PostedRows
 from penstock.control.registry import Registry, command_of, settings_of
@@ -26,7 +27,6 @@ from penstock.control.transactions.backlog import AcceptedItem, Backlog, depende
 from penstock.control.transactions.late_waits import have_wait, late_waits
 from penstock.control.transactions.merging import with_changes
 from penstock.control.transactions.past_reading import PastReading
-from penstock.control.transactions.plan_edits import changes_plans
 from penstock.control.versions import Versions, applied, failed, failure
 from penstock.errors import PenstockError, as_known, log_internal
 from penstock.events import log_event, logger_of
@@ -37,7 +37,7 @@ from penstock.runtime.watching.figures import BatchFigures
 LOG = logger_of("control")
 
 
-def nobody() -> None:
+def do_nothing() -> None:
     """Do nothing."""
 
 
@@ -74,7 +74,7 @@ class Applier:
         self._versions = Versions(posted, contents)
         self._batch_log = BatchLogWriter(posted)
         #: Is called after each batch and each change, where the plan of some query is to be another one.
-        self.on_plans: Callable[[], None] = nobody
+        self.on_plans: Callable[[], None] = do_nothing
         engine.follow(self._note)
         self._settings = dict(settings)
         self.current = Registry(stored)
@@ -190,12 +190,12 @@ class Applier:
         query = one.query
         if query is None:
             return False
-        tracks = {track for _, standing in self.current.stored.queries for track in standing.tracks}
-        if query.edit is not None and not query.edit.awaits and query.edit.track not in tracks:
+        known = {each.id for _, standing in self.current.stored.queries for each in standing.computations}
+        if query.beside is not None and not query.beside.waits and query.beside.id not in known:
             return True
-        if query.status is not QueryStatus.RUNNING or query.start.mode is StartMode.NOW:
+        if query.status is not QueryStatus.RUNNING or query.answer.start.mode is StartMode.NOW:
             return False
-        return one.id not in self.current.stored.objects or query.track not in tracks
+        return query.answer.id not in known
 
     def _prepare(self, item: AcceptedItem) -> None:
         """Begin to read the past of a transaction's queries where they have one; it is answered then."""
@@ -407,7 +407,7 @@ class Applier:
     def _change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         """Have the engine go over to a version. What it raises changes nothing."""
         before = self._engine.version()
-        new = self.contents.keep(version.tracks)
+        new = self.contents.keep(version.computations)
         try:
             with self._batch_log.during_change(version, before.sources):
                 return self._engine.change(version, prepared)

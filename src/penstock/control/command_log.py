@@ -6,11 +6,12 @@
     finished-<number>.json transactions that a catalog contains, up to this number, with their outcomes
 
 A transaction is accepted when its file is there: from then on it happens, once. An idempotency key belongs to the token
-that it was used with. Numbers count commands and are never used again. Transactions are removed once a catalog contains
+that it was used with. Numbers count commands and are never used again, and no file replaces another one of its number:
+what is written again is `amend` and outcomes that are noted twice. Transactions are removed once a catalog contains
 them and the last of their file is older than the retention; their keys are forgotten with them.
 
-What is finished and contained in a catalog is read from its file when it is asked for: in memory there are its numbers
-and the hashes of its keys, so a server does not grow with the commands that it has carried out.
+Finished transactions that a catalog contains are read from their files when they are needed: memory holds only their
+numbers and the hashes of their keys, so a server does not grow with the commands that it has carried out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from penstock.control.outcomes import CommandOutcome, CommandState
-from penstock.control.sealed_files import SealedFiles
+from penstock.control.sealed_files import NumberedDocuments, SealedFiles
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog
 from penstock.errors import PenstockError
 from penstock.storage.documents import Document, array, as_document, as_text, integer, nested, text
@@ -35,7 +36,6 @@ from penstock.storage.stamps import StampRetention
 _LoggedCommand: TypeAlias = "tuple[Transaction, str, int, CommandOutcome | None]"
 #: Commands between two catalogs.
 CATALOG_EVERY = 100
-_TRANSACTION, _OUTCOMES, _CATALOG, _FINISHED = "", "outcomes-", "catalog-", "finished-"
 
 
 def digest(script: str, settings: Mapping[str, str]) -> str:
@@ -178,32 +178,34 @@ class CommandLog:
         self._stamps = StampRetention(self.retention, lambda: _now())
         #: When the newest transaction was accepted.
         self._newest = 0
+        self._transaction_files, self._outcome_files, self._catalog_files, self._finished_files = (
+            NumberedDocuments(self.files, prefix) for prefix in ("", "outcomes-", "catalog-", "finished-")
+        )
 
     @staticmethod
     def opened(files: SealedFiles, retention: float) -> tuple[CommandLog, StoredCatalog]:
         """Return the log in a folder, and the latest stored catalog. Raises PenstockError P0605."""
         log = CommandLog(files, retention)
-        names = files.names()
-        for number in _numbers(names, _FINISHED):
+        for number in log._finished_files.numbers():
             transactions, outcomes = log._read_finished(number)
             log._finished[number] = _FinishedFile.of(transactions)
             log._last = max(log._last, number)
             log._newest = max(log._newest, log._finished[number].newest)
             for transaction in transactions:
                 log._note_begin(transaction, outcomes)
-        for number in _numbers(names, _TRANSACTION):
+        for number in log._transaction_files.numbers():
             if not log._is_packed(number):
-                log._know(files.read_as(f"{number}.json", Transaction.read))
-        for number in _numbers(names, _OUTCOMES):
-            found = files.read_as(f"{_OUTCOMES}{number}.json", _outcomes_in)
+                log._know(log._transaction_files.read_as(number, Transaction.read))
+        for number in log._outcome_files.numbers():
+            found = log._outcome_files.read_as(number, _outcomes_in)
             log.note(found.values())
             log._in_outcomes[number] = tuple(found)
-        log._catalog = max(_numbers(names, _CATALOG), default=0)
+        log._catalog = max(log._catalog_files.numbers(), default=0)
         log._last = max(log._last, log._catalog, max(log.outcomes, default=0))
         log._check_whole()
         catalog = StoredCatalog()
         if log._catalog:
-            catalog = files.read_as(f"{_CATALOG}{log._catalog}.json", StoredCatalog.read)
+            catalog = log._catalog_files.read_as(log._catalog, StoredCatalog.read)
         log._forget_begins(catalog)
         return log, catalog
 
@@ -254,15 +256,15 @@ class CommandLog:
 
     def outcomes_of(self, numbers: Iterable[int]) -> dict[int, CommandOutcome]:
         """Return what became of commands, without those of which that is open or forgotten. A file is read once."""
-        wanted = [*numbers]
-        found = {number: self.outcomes[number] for number in wanted if number in self.outcomes}
+        commands = [*numbers]
+        found = {number: self.outcomes[number] for number in commands if number in self.outcomes}
         read: set[int] = set()
-        for number in wanted:
+        for number in commands:
             for name in [] if number in found else self._files_with(number):
                 if name not in read:
                     read.add(name)
                     outcomes = self._read_finished(name)[1]
-                    found |= {other: outcomes[other] for other in wanted if other in outcomes}
+                    found |= {other: outcomes[other] for other in commands if other in outcomes}
         return found
 
     def has_failed(self, transaction: Transaction) -> bool:
@@ -297,17 +299,17 @@ class CommandLog:
         """Write a transaction, which happens from then on. posted: the digest of what was posted. Raises PenstockError
         P0601, and then it does not happen."""
         made = Transaction(self.next_number, tuple(texts), who, _now(), key, posted, dict(settings), change)
-        self.files.write(f"{made.first}.json", made.document())
+        self._transaction_files.append(made.first, made.document())
         self._know(made)
         return made
 
     def withdraw(self, number: int) -> None:
-        """Take back the last transaction, whose acceptance has failed. Nobody is told that it has been accepted, and
-        its numbers are given again.
+        """Take back the last transaction, whose acceptance has failed. No client has received that it was accepted, and
+        its numbers are used again.
 
         number: of its first command.
         """
-        self.files.remove(f"{number}.json")
+        self._transaction_files.withdraw(number)
         self._last = number - 1
         self.transactions.pop(number, None)
         self._first_by_number = {n: first for n, first in self._first_by_number.items() if first != number}
@@ -317,16 +319,21 @@ class CommandLog:
         """Write a transaction again that is not applied yet, with another change. Raises PenstockError P0601, and then
         it is as it was."""
         made = replace(transaction, change=change)
-        self.files.write(f"{made.first}.json", made.document())
+        self._transaction_files.replace(made.first, made.document())
         self.transactions[made.first] = made
         return made
 
     def finish(self, outcomes: Sequence[CommandOutcome]) -> None:
-        """Write what became of commands. Raises PenstockError P0601."""
-        last = max(outcome.number for outcome in outcomes)
-        self.files.write(f"{_OUTCOMES}{last}.json", {"outcomes": [outcome.document() for outcome in outcomes]})
+        """Write what became of commands. It may be called again with the same ones. Raises PenstockError P0601."""
         self.note(outcomes)
-        self._in_outcomes[last] = tuple(outcome.number for outcome in outcomes)
+        numbers = {outcome.number for outcome in outcomes}
+        last = max(numbers)
+        numbers |= {*self._in_outcomes.get(last, ())} & self.outcomes.keys()
+        document = {"outcomes": [self.outcomes[number].document() for number in sorted(numbers)]}
+        files = self._outcome_files
+        write = files.replace if last in files.own else files.append
+        write(last, document)
+        self._in_outcomes[last] = tuple(numbers)
 
     def note(self, outcomes: Iterable[CommandOutcome]) -> None:
         """Know what became of commands, before it is written."""
@@ -338,16 +345,16 @@ class CommandLog:
     def save(self, catalog: StoredCatalog, number: int) -> None:
         """Write the catalog that contains what is finished up to the command `number`; remove what is no longer needed,
         and put what is finished together. Raises PenstockError P0601."""
-        self.files.write(f"{_CATALOG}{number}.json", catalog.document())
+        self._catalog_files.append(number, catalog.document())
         self._catalog = number
-        for former in _numbers(self.files.names(), _CATALOG):
+        for former in self._catalog_files.numbers():
             if former < number:
-                self.files.remove(f"{_CATALOG}{former}.json")
+                self._catalog_files.remove(former)
         for packed, file in list(self._finished.items()):
             if self._is_old(file.newest):
                 # In this order: who reads it meanwhile finds that it is gone.
                 del self._finished[packed]
-                self.files.remove(f"{_FINISHED}{packed}.json")
+                self._finished_files.remove(packed)
         self._pack()
         self._forget_begins(catalog)
 
@@ -364,26 +371,24 @@ class CommandLog:
             last = max(one.last for one in kept)
             short = [replace(one, change=CatalogChange(concerns=one.change.concerns)) for one in kept]
             outcomes = [self.outcomes[number] for one in kept for number in one.numbers if number in self.outcomes]
-            self.files.write(
-                f"{_FINISHED}{last}.json",
-                {"transactions": [one.document() for one in short], "outcomes": [one.document() for one in outcomes]},
-            )
+            document = {"transactions": [one.document() for one in short]}
+            self._finished_files.append(last, {**document, "outcomes": [one.document() for one in outcomes]})
             self._finished[last] = _FinishedFile.of(short)
         for one in finished:
             self._drop(one)
         # A crash may have left some, and those of files that could not be removed.
-        for number in _numbers(self.files.names(), _TRANSACTION):
+        for number in self._transaction_files.numbers():
             if self._is_packed(number):
-                self.files.remove(f"{number}.json")
+                self._transaction_files.remove(number)
         for number, held in list(self._in_outcomes.items()):
             if number <= self._catalog and not any(one in self._first_by_number for one in held):
-                self.files.remove(f"{_OUTCOMES}{number}.json")
+                self._outcome_files.remove(number)
                 del self._in_outcomes[number]
         for gone in [one for one in list(self.outcomes) if one <= self._catalog and one not in self._first_by_number]:
             del self.outcomes[gone]
 
     def _drop(self, transaction: Transaction) -> None:
-        self.files.remove(f"{transaction.first}.json")
+        self._transaction_files.remove(transaction.first)
         del self.transactions[transaction.first]
         for number in transaction.numbers:
             del self._first_by_number[number]
@@ -406,17 +411,16 @@ class CommandLog:
     def _read_finished(self, number: int) -> tuple[list[Transaction], dict[int, CommandOutcome]]:
         """Return the transactions of a file and the outcomes of their commands; none where it has been removed. Raises
         PenstockError P0605."""
-        name = f"{_FINISHED}{number}.json"
         try:
-            return self.files.read_as(name, _finished_in)
+            return self._finished_files.read_as(number, _finished_in)
         except PenstockError:
-            if number in self._finished or name in self.files.names():
+            if number in self._finished or number in self._finished_files.numbers():
                 raise
             return [], {}
 
     def _check_whole(self) -> None:
         """Raise PenstockError P0605 where a command is missing that the latest catalog does not contain: its file is
-        removed after that is written. Without it, what it declared would be gone, and nobody would be told."""
+        removed after that is written. Without it, what it declared would be lost silently."""
         for number in range(self._catalog + 1, self._last + 1):
             if number not in self._first_by_number:
                 raise damaged(self.files.root, FileNotFoundError(f"the file of command {number} is missing"))
@@ -430,7 +434,7 @@ class CommandLog:
 
     def _forget_begins(self, catalog: StoredCatalog) -> None:
         """Forget where queries began that are gone."""
-        places = {place for _, query in catalog.queries for place, _ in query.plans}
+        places = {each.place for _, query in catalog.queries for each in query.computed}
         for transaction in list(self.transactions.values()):
             places |= set(transaction.change.concerns.values())
         self._begun = {place: one for place, one in self._begun.items() if place in places}
@@ -464,9 +468,3 @@ def _outcomes_in(document: Document) -> dict[int, CommandOutcome]:
 def _finished_in(document: Document) -> tuple[list[Transaction], dict[int, CommandOutcome]]:
     transactions = [Transaction.read(as_document(one, "finished")) for one in array(document, "transactions")]
     return transactions, _outcomes_in(document)
-
-
-def _numbers(names: Sequence[str], prefix: str) -> list[int]:
-    """Return the numbers of the files `<prefix><number>.json`, in order."""
-    inner = (name.removeprefix(prefix).removesuffix(".json") for name in names if name.startswith(prefix))
-    return sorted(int(number) for number in inner if number.isascii() and number.isdecimal())

@@ -19,26 +19,30 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.control.command_log import CommandLog, digest
+from penstock.control.drafting.catalog_text import catalog_text
+from penstock.control.drafting.contents import DueSteps, NotedFailure, PostedScript, ScriptMode
+from penstock.control.drafting.drafted import DraftContext, Policy, changes
+from penstock.control.drafting.script import ScriptCommands, commands_of
 from penstock.control.engine import ControlEnds, Engine, EngineVersion
 from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
+from penstock.control.life.listed_query import ListedQuery
+from penstock.control.life.phases import Phase
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, ContentsRead, PostedRows, PostLimits
 from penstock.control.recovering import RecoveringApplier
 from penstock.control.registry import Registry, queries_over, settings_of
 from penstock.control.sealed_files import SealedFiles, moved_away
-from penstock.control.stored_catalog import StoredObject, StoredQuery
-from penstock.control.transactions.accepting import Acceptor, Policy, changes
-from penstock.control.transactions.catalog_text import catalog_text
-from penstock.control.transactions.listing import ListedQuery, listed_queries
+from penstock.control.stored_catalog import StoredComputation, StoredObject, StoredQuery
+from penstock.control.transactions.accepting import Acceptor
+from penstock.control.transactions.listing import listed_queries
 from penstock.control.transactions.past_reading import PastReading
-from penstock.control.transactions.request import NotedFailure, PostedScript
-from penstock.control.transactions.script import NO_COMMANDS, ScriptCommands, commands_of
+from penstock.control.transactions.request import Request
 from penstock.control.versions import queried
 from penstock.errors import PenstockError, as_known, as_name
 from penstock.events import log_event, logger_of
-from penstock.language.catalog import Catalog, QueryStatus
+from penstock.language.catalog import Catalog
 from penstock.language.parse import parse_script
-from penstock.language.statement_kinds.script import Script
+from penstock.language.statements.script import Script
 from penstock.storage import Locked
 
 LOG = logger_of("control")
@@ -79,7 +83,7 @@ class Control:
         self._settings = dict(settings or {})
         kept = float(settings_of(self._settings)["control_retention"]) if retention is None else retention
         self._failure: BaseException | None = None
-        self._requests: queue.SimpleQueue[PostedScript | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         #: By place, the queries that failed since the start.
         self._failed: dict[int, PenstockError] = {}
         files = SealedFiles(folder / "control")
@@ -96,10 +100,11 @@ class Control:
             self._applier.on_plans = self._on_plans
             self._applier.recover()
             self._backlog = self._applier.backlog
-            self._acceptor = Acceptor(
-                engine, self._log, self._posted, self._backlog, self._settings, policy, self._applier.write_outcomes,
-                self.commands,
+            context = DraftContext(
+                engine, self._log, self._posted, lambda: self._backlog.ahead, lambda: not self._backlog.items,
+                self._settings, policy, self.commands,
             )  # fmt: skip
+            self._acceptor = Acceptor(context, self._backlog, self._applier.write_outcomes)
         except BaseException:
             self._lock.release()
             raise
@@ -130,19 +135,14 @@ class Control:
         Raises:
             ScriptErrors, PenstockError: nothing has been changed.
         """
-        given = _checked(settings)
-        commands = _commands(script)
-        text = commands.script.text
-        commands = replace(commands, rolled_back=commands.rolled_back or dry)
-        request = PostedScript(commands, given, who, None if dry else key, digest(text, given))
-        return self._outcome_of(request, wait, timeout)
+        return self._executed(_commands(script), ScriptMode.TOGETHER, settings, who, key, wait, timeout, dry)
 
     def check(self, script: Script) -> CheckedScript:
         """Bind a script as a start executes it, and change nothing: each statement is a transaction of its own, unless
         BEGIN and COMMIT make one of all. Raises ScriptErrors with all its errors."""
         commands = commands_of(script)
-        separate, commands = not commands.marked, replace(commands, rolled_back=True)
-        request = PostedScript(commands, {}, SYSTEM, None, "", separate=separate)
+        mode = ScriptMode.TOGETHER if commands.marked else ScriptMode.EACH
+        request = Request(PostedScript(replace(commands, rolled_back=True), mode))
         outcomes = self._outcome_of(request, True, None)
         assert request.after is not None, "it is rolled back"
         return CheckedScript(outcomes, request.after.as_wished)
@@ -162,19 +162,24 @@ class Control:
         Raises:
             ScriptErrors, PenstockError: nothing has been changed.
         """
-        given = _checked(settings)
         commands = _commands(script)
         if commands.marked:
             hint = "leave out BEGIN and COMMIT: all of it happens together"
             raise PenstockError("P0732", "a whole catalog is one transaction", hint=hint)
-        commands = replace(commands, rolled_back=dry)
-        # The same script may be posted to be executed, too.
-        request = PostedScript(
-            commands, given, who, None if dry else key, digest(f"catalog\n{commands.script.text}", given), True
-        )
-        return self._outcome_of(request, wait, timeout)
+        return self._executed(commands, ScriptMode.WHOLE, settings, who, key, wait, timeout, dry)
 
-    def _outcome_of(self, request: PostedScript, wait: bool, timeout: float | None) -> list[StatementOutcome]:
+    def _executed(
+        self, commands: ScriptCommands, mode: ScriptMode, settings: Mapping[str, str] | None, who: Principal,
+        key: str | None, wait: bool, timeout: float | None, dry: bool,
+    ) -> list[StatementOutcome]:  # fmt: skip
+        given = _checked(settings)
+        # The same script may be posted to be executed, and as a whole catalog.
+        content = commands.script.text if mode is ScriptMode.TOGETHER else f"catalog\n{commands.script.text}"
+        commands = replace(commands, rolled_back=commands.rolled_back or dry)
+        posted = PostedScript(commands, mode, given, who, None if dry else key, digest(content, given))
+        return self._outcome_of(Request(posted), wait, timeout)
+
+    def _outcome_of(self, request: Request, wait: bool, timeout: float | None) -> list[StatementOutcome]:
         """Hand over a script; return the outcome of each of its statements. Raises ScriptErrors and PenstockError."""
         self._send(request)
         event = request.finished if wait else request.accepted
@@ -226,8 +231,8 @@ class Control:
         return [
             reader.name
             for reader, query in registry.stored.queries
-            if reader.name.lower() in readers and self._applier.contents.of(query.track).get(one.id, last) < last
-            if query.status is QueryStatus.RUNNING or query.silent
+            if reader.name.lower() in readers and self._applier.contents.of(query.answer.id).get(one.id, last) < last
+            if query.phase.runs
         ]
 
     @property
@@ -239,6 +244,11 @@ class Control:
     def stored(self) -> dict[int, StoredObject]:
         """Return the declarations that the engine runs, as data, by number."""
         return dict(self._applier.current.stored.objects)
+
+    @property
+    def posted_root(self) -> Path:
+        """Return the folder of posted rows, with one for each source."""
+        return self._posted.root
 
     def catalog_text(self) -> str:
         """Return the declarations that the engine runs as a script, which `apply` finds no difference to."""
@@ -258,13 +268,13 @@ class Control:
         items, ahead = self._backlog.items, self._backlog.ahead
         current = self._applier.current
         return [
-            one if (place := one.query.waits_at) is None else replace(one, missing=self._missing(one, place, current))
+            one if (found := one.query.waiting) is None else replace(one, missing=self._missing(one, found, current))
             for one in listed_queries(items, ahead, current)
         ]
 
-    def _missing(self, one: ListedQuery, place: int, registry: Registry) -> Mapping[str, int]:
-        """Return how many rows are waited for at a place of a query, by stream."""
-        query = queried(one.stored, one.query, place, registry, self._posted)
+    def _missing(self, one: ListedQuery, waiting: StoredComputation, registry: Registry) -> Mapping[str, int]:
+        """Return how many rows a computation of a query waits for, by stream."""
+        query = queried(one.stored, waiting, registry, self._posted)
         found = None if query is None else self._engine.awaited(query)
         return {} if found is None else found.rows
 
@@ -321,7 +331,7 @@ class Control:
             return moved
         for one, query in self._applier.current.stored.queries if self._failed else ():
             error = self._failed.get(query.place)
-            stops = query.status is QueryStatus.FAILED and one.attributes.get("on_failure") == STOP_SERVER
+            stops = query.phase is Phase.FAILED and one.attributes.get("on_failure") == STOP_SERVER
             if error is not None and stops:
                 hint = f"the next start leaves the query out; ALTER QUERY {as_name(one.name)} RESUME begins it again"
                 return PenstockError(error.code, f"query {one.name} failed: {error.message}", hint=hint)
@@ -355,7 +365,7 @@ class Control:
         if (moved := self._moved()) is not None:
             raise moved
 
-    def _send(self, request: PostedScript) -> None:
+    def _send(self, request: Request) -> None:
         if self._has_ended():
             raise _ended(self.failure)
         self._check_checkpoint()
@@ -404,9 +414,9 @@ class Control:
         """Note that a query failed alone; called by the engine."""
         standing = {query.place for _, query in self._applier.current.stored.queries}
         self._failed = {one: why for one, why in self._failed.items() if one in standing} | {place: error}
-        tracks = [query.track for _, query in self._applier.current.stored.queries if query.place == place]
-        failure = NotedFailure(place, tracks[0] if tracks else None, error)
-        self._requests.put(PostedScript(NO_COMMANDS, {}, SYSTEM, None, "", failure=failure))
+        computations = [query.answer.id for _, query in self._applier.current.stored.queries if query.place == place]
+        failure = NotedFailure(place, computations[0] if computations else None, error)
+        self._requests.put(Request(failure))
 
     def _on_plans(self) -> None:
         """Have changes of plans looked at: now, and when the batch in hand counts as delivered."""
@@ -419,11 +429,11 @@ class Control:
 
     def _look(self) -> None:
         if not self._has_ended():
-            self._requests.put(PostedScript(NO_COMMANDS, {}, SYSTEM, None, "", looks=True))
+            self._requests.put(Request(DueSteps()))
 
     # -- outcomes ----------------------------------------------------------------------------------------------
 
-    def _outcomes(self, request: PostedScript) -> list[StatementOutcome]:
+    def _outcomes(self, request: Request) -> list[StatementOutcome]:
         """Return the outcome of each statement, as far as it is known."""
         transaction, readings = request.transaction, self._backlog.readings()
         known = self._log.outcomes_of(() if transaction is None else transaction.numbers)

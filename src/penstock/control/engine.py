@@ -1,8 +1,9 @@
-"""What a control needs of the engine that runs its queries.
+"""The contract of an engine: what a control and the service of a server need of what runs the queries.
 
 A control declares which sources and queries stand in the next version, and the engine goes over to it between two
 rounds: all of it, or nothing. The engine notes the number of the last command with the version, so that after a crash
-it is known which commands have been applied. It has no other names than numbers.
+it is known which commands have been applied. It has no other names than numbers. The service reads results, one-time
+answers and the health of the engine. What an engine cannot do it refuses with the error code that stands at the method.
 """
 
 from __future__ import annotations
@@ -12,12 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import AwaitedRows
+from penstock.control.posted_rows import POSTED
 from penstock.errors import PenstockError
+from penstock.language.binder.from_.answers import ANSWERS
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
+from penstock.results.cancellation import Cancellation
+from penstock.results.result_source import ResultRequest, ResultSource
+from penstock.results.select import LiveAnswer
+from penstock.results.source_rows import SourceRows
+from penstock.runtime.live.starts import StartOption
+from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.watching.figures import BatchFigures, RunFigures
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.taps import Tap
@@ -47,19 +57,19 @@ class StandingQuery:
 
     Args:
         place: the number of the place of its answers, never used again.
-        track: the number of the computation that answers. One that the engine does not know begins as `start` says;
-            one that answers in another place moves to this one (SWAP).
+        computation: the number of the computation that answers. One that the engine does not know begins by
+            `start`; one that answers in another place moves to this one (SWAP).
         query: with its name and its sink, over the sources as the engine reads them; None for one that is paused
             because it cannot be bound.
         reset: its answers may begin again where the content emitted last is not known.
-        sink_retry: seconds for which a batch is tried again where its sink fails; None: as the settings say.
-        result_limit: bytes of answers that may be computed and not delivered; None: as the settings say.
+        sink_retry: seconds for which a batch is tried again where its sink fails; None: the value of the setting.
+        result_limit: bytes of answers that may be computed and not delivered; None: the value of the setting.
         weight: sinks of heavier queries are written first.
         latency_target: seconds that a batch may take; None for any.
     """
 
     place: int
-    track: int
+    computation: int
     query: Query | None
     start: Start
     activity: Activity
@@ -79,8 +89,8 @@ class NextVersion:
         sources: by number.
         queries: by place.
         waiting: numbers of commands before `command` that it does not contain yet.
-        in_step: by place, another one: a track that comes from there takes over only where its heartbeat is not beyond
-            that of the track before it, so that no instant is left out.
+        in_step: by place, another one: a computation that comes from there takes over only where its heartbeat is not
+            beyond that of the computation before it, so that no instant is left out.
     """
 
     command: int
@@ -91,9 +101,9 @@ class NextVersion:
     in_step: Mapping[int, int] = field(default_factory=dict)
 
     @property
-    def tracks(self) -> frozenset[int]:
+    def computations(self) -> frozenset[int]:
         """Return the computations of its queries."""
-        return frozenset(query.track for query in self.queries.values())
+        return frozenset(query.computation for query in self.queries.values())
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,8 @@ class EngineVersion:
         ahead: by place, the first instant of queries that have not reached it.
         unseen: by place and source, the tick up to which a query did not see elements, where it began behind some.
         batch: its first batch, None where that is not known.
-        exchanging: places whose tracks have been exchanged, while instants of these still go to where they were before.
+        exchanging: places whose computations have been exchanged, while instants of these still go to where they were
+            before.
     """
 
     number: int
@@ -149,6 +160,53 @@ class EngineFigures:
     rows_since: float | None = None
 
 
+@dataclass(frozen=True)
+class EngineHealth:
+    """Whether an engine processes batches.
+
+    Args:
+        batch: the number of the last one.
+        seconds: since then, while there was something to read; None where nothing can be stalled.
+        problem: why no batch can be processed; None where one can.
+    """
+
+    batch: int
+    seconds: float | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class SelectScope:
+    """What a one-time query reads beside what the engine keeps of its sources.
+
+    Args:
+        queries: by name in lower case, place and definition of those whose answers it reads.
+        whole: by name in lower case, the inputs that are read as a whole.
+        is_control: it reads control relations alone.
+        is_light: these have few rows and it only compares and picks columns, so that it needs no process that can be
+            ended.
+    """
+
+    queries: Mapping[str, tuple[int, Query]] = field(default_factory=dict)
+    whole: Mapping[str, SourceRows] = field(default_factory=dict)
+    is_control: bool = False
+    is_light: bool = False
+
+    def check_whole(self, query: OneTimeQuery) -> None:
+        """Raise PenstockError for what a query reads that is not a whole input, answers of queries aside: P0711 for
+        streams whose rows are not kept, P0622 for an input without an end."""
+        for name, source in sources_of(query).items():
+            if name.lower() in self.whole or source.connector == ANSWERS:
+                continue
+            if source.connector in POSTED:
+                hint = "subscribe to a query over it, or read a relation"
+                if source.retain is not None:
+                    hint += "; what RETAIN keeps is read on Spark alone"
+                raise PenstockError("P0711", f"the rows of stream {name} are not kept", hint=hint)
+            hint = "subscribe to a query over it"
+            raise PenstockError("P0622", f"{name} has no end, so its rows cannot be had all at once", hint=hint)
+
+
 class ControlEnds(Exception):
     """Nothing goes on in this process, such as when the engine has ended by an error of its own; what has been accepted
     happens at the next start."""
@@ -182,6 +240,8 @@ OnFailed = Callable[[int, PenstockError], None]
 #: Is called with the figures of a batch, and the places of queries by the names that they have in it; returns whether
 #: rows have been posted.
 OnBatch = Callable[[BatchFigures, Mapping[str, int]], bool]
+#: Is called with what there is to know of a batch that has been delivered, as JSON values.
+OnDelivered = Callable[[Mapping[str, object]], None]
 
 
 class Preparation(Protocol):
@@ -201,17 +261,29 @@ class Preparation(Protocol):
 
 
 class Engine(Protocol):
-    """Runs the queries of a control. `check` and `prepare` may be called while the engine changes."""
+    """Runs the queries of a control. Its methods may be called while it changes."""
 
     def check(self, version: NextVersion) -> None:
         """Raise PenstockError for what this engine cannot do, as far as that is known before; nothing changes.
 
-        version: what is new in it or changes, without anything else.
+        Args:
+            version: what is new in it or changes, without anything else.
+
+        Raises:
+            PenstockError: P0701 for a source or a sink that it does not have, P0703 for a past or a content that is not
+                kept.
         """
 
     def awaited(self, query: Query) -> AwaitedRows | None:
         """Return what a query waits for, over the sources as the engine reads them, that begins when its last rows are
         there; None where it begins without that, and where no rows bring what it needs."""
+
+    def start_option(self, query: Query, start: Start) -> StartOption:
+        """Return whether a query, over the sources as the engine reads them, can begin with `start` now. It can with
+        sources that nothing has read yet."""
+
+    def starts(self, query: Query) -> Sequence[StartOption]:
+        """Return how a new query could begin now, and what provides its past."""
 
     def prepare(self, version: NextVersion) -> Preparation | None:
         """Return what reads the past of queries that begin with a version; None where that takes no time."""
@@ -225,7 +297,7 @@ class Engine(Protocol):
         Raises:
             PenstockError: nothing has changed.
             ControlEnds: the engine has ended.
-            Exception: one that nobody has foreseen; `version` tells whether it came before the change or behind it.
+            Exception: an unforeseen one; `version` shows whether it was raised before or after the change.
         """
 
     def version(self) -> EngineVersion:
@@ -236,6 +308,13 @@ class Engine(Protocol):
 
     def listen(self, on_failed: OnFailed) -> None:
         """Set what is called, by any thread, when a query fails alone."""
+
+    def serve(self, on_delivered: OnDelivered) -> None:
+        """Process by itself what comes, until `close`; to be called once a version runs.
+
+        Args:
+            on_delivered: is called after each batch, by any thread.
+        """
 
     def follow(self, on_batch: OnBatch) -> None:
         """Set what is called with each batch, before it counts as delivered: one that is repeated after a crash comes
@@ -266,5 +345,31 @@ class Engine(Protocol):
             source: the declaration as the engine reads it.
         """
 
+    def has_read(self, source: int, post: int) -> bool:
+        """Return whether a post of a source, and those before it, have been read and delivered, or nothing reads them.
+        Both are given by their numbers."""
+
+    def results(self, place: int, query: Query, request: ResultRequest) -> ResultSource:
+        """Return a subscription to the results at a place. Raises PenstockError P0711 for those and for a content that
+        are not kept, P0712 for a cursor that is not theirs."""
+
+    def select(self, query: OneTimeQuery, scope: SelectScope, statement: str, cancellation: Cancellation) -> LiveAnswer:
+        """Return the answer of a one-time query; its staleness is None where it is as of no batch.
+
+        Args:
+            scope: what it may read.
+            statement: its id, which no other statement that runs has.
+            cancellation: ends it.
+
+        Raises:
+            PenstockError: P0622, P0711 and P0721 for what is not kept, P0724 to P0726, and those of the query.
+        """
+
+    def health(self) -> EngineHealth:
+        """Return whether batches are processed; called by any thread."""
+
+    def ended_by(self) -> PenstockError | None:
+        """Return the error that has ended the run, so that nothing goes on before another start; None without one."""
+
     def close(self) -> None:
-        """Stop; the last version goes on when the engine is opened again."""
+        """Stop after the round in hand; the last version goes on when the engine is opened again."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.errors import PenstockError, Position, ScriptWarning
 from penstock.language.commands import Command
-from penstock.storage.documents import Document, as_text, integer, optional_integer, text
+from penstock.storage.documents import Document, integer, optional_integer, text
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class CommandOutcome:
         share: of one that is HYDRATING, which part of the past has been read; None where that is not known.
         batch: the first batch with it, None where it is in none.
         rows: of an INSERT, UPDATE or DELETE how many it has inserted, changed or deleted, where that is known.
+        hint: of the error, None for none.
     """
 
     number: int
@@ -55,25 +56,26 @@ class CommandOutcome:
     share: float | None = None
     batch: int | None = None
     rows: int | None = None
+    hint: str | None = None
 
     @property
     def error(self) -> PenstockError | None:
-        return PenstockError(self.code, self.message) if self.code else None
+        return PenstockError(self.code, self.message, hint=self.hint) if self.code else None
 
     def document(self) -> Document:
         return {
             "number": self.number, "state": self.state.value, "version": self.version, "tick": self.tick,
             "code": self.code, "message": self.message, "batch": self.batch, "rows": self.rows,
+            "hint": self.hint,
         }  # fmt: skip
 
     @staticmethod
     def read(document: Document) -> CommandOutcome:
         return CommandOutcome(
             integer(document, "number"), CommandState(text(document, "state")), optional_integer(document, "version"),
-            optional_integer(document, "tick"), as_text(document["code"], "code"), text(document, "message"),
-            # Outcomes of an earlier version of the program have none.
-            batch=optional_integer(document, "batch") if "batch" in document else None,
-            rows=optional_integer(document, "rows") if "rows" in document else None,
+            optional_integer(document, "tick"), text(document, "code"), text(document, "message"),
+            batch=optional_integer(document, "batch"), rows=optional_integer(document, "rows"),
+            hint=None if document["hint"] is None else text(document, "hint"),
         )  # fmt: skip
 
 

@@ -159,7 +159,7 @@ class PostedRows:
         """Append rows to a source; they are durable then. Return False for a post that was accepted before.
 
         Args:
-            same: the key alone tells that it is the same post.
+            same: an equal key alone makes it the same post.
             limited: the limits hold for it.
 
         Raises:
@@ -291,40 +291,40 @@ class ContentsRead:
         kept: dict[int, dict[int, int]] = {}
         if _CONTENTS_READ in files.names():
             for entry in array(files.read(_CONTENTS_READ), "read"):
-                track, source, post = (as_integer(one, "read") for one in as_array(entry, "read"))
-                kept.setdefault(track, {})[source] = post
+                computation, source, post = (as_integer(one, "read") for one in as_array(entry, "read"))
+                kept.setdefault(computation, {})[source] = post
         return ContentsRead(files, kept)
 
-    def of(self, track: int) -> Mapping[int, int]:
+    def of(self, computation: int) -> Mapping[int, int]:
         """Return up to which posts a computation reads; nothing where it is not known."""
-        return self._kept.get(track, {})
+        return self._kept.get(computation, {})
 
-    def begin(self, track: int, posts: Mapping[int, int]) -> None:
+    def begin(self, computation: int, posts: Mapping[int, int]) -> None:
         """Note up to which posts a computation will read that is to begin, in place of what was noted before."""
-        self._coming[track] = dict(posts)
+        self._coming[computation] = dict(posts)
 
-    def keep(self, tracks: frozenset[int]) -> frozenset[int]:
+    def keep(self, computations: frozenset[int]) -> frozenset[int]:
         """Keep what was noted of computations that begin now; return these.
 
         Args:
-            tracks: all that stand then; what is kept of others is forgotten.
+            computations: all that stand then; what is kept of others is forgotten.
 
         Raises:
             PenstockError: P0601; nothing has changed.
         """
-        new = {track: posts for track, posts in self._coming.items() if track in tracks and posts}
+        new = {id_: posts for id_, posts in self._coming.items() if id_ in computations and posts}
         self._coming = {}
         if new:
-            self._write({**{track: posts for track, posts in self._kept.items() if track in tracks}, **new})
+            self._write({**{id_: posts for id_, posts in self._kept.items() if id_ in computations}, **new})
         return frozenset(new)
 
-    def give_up(self, tracks: frozenset[int]) -> None:
+    def give_up(self, computations: frozenset[int]) -> None:
         """Forget computations that have not begun. Raises PenstockError P0601."""
-        if tracks:
-            self._write({track: posts for track, posts in self._kept.items() if track not in tracks})
+        if computations:
+            self._write({id_: posts for id_, posts in self._kept.items() if id_ not in computations})
 
     def _write(self, kept: dict[int, dict[int, int]]) -> None:
-        entries = [[track, *pair] for track, posts in kept.items() for pair in posts.items()]
+        entries = [[computation, *pair] for computation, posts in kept.items() for pair in posts.items()]
         self.files.write(_CONTENTS_READ, {"read": entries})
         self._kept = kept
 

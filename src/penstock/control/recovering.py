@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.control.applying import Applier
 from penstock.control.command_log import Transaction
+from penstock.control.drafting.draft import Draft
 from penstock.control.engine import ControlEnds, EngineVersion
 from penstock.control.entities.relations import control_tables
 from penstock.control.outcomes import SYSTEM, CommandOutcome
@@ -22,14 +23,13 @@ from penstock.control.registry import Registry, default_sink, restored
 from penstock.control.repair import accepted, change_with_paused, held_numbers, pause, paused_numbers, with_paused
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem
-from penstock.control.transactions.draft import Draft
 from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange, bound_change, with_changes
 from penstock.control.versions import failed, queried
 from penstock.errors import PenstockError, as_known
 from penstock.language.catalog import QueryStatus
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
-from penstock.physical.planning.strategies import Strategy
 
 
 class RecoveringApplier(Applier):
@@ -102,8 +102,8 @@ class RecoveringApplier(Applier):
         unplanned: dict[int, PenstockError] = {}
         for one, query in running:
             try:
-                for place, _ in query.plans:
-                    known = queried(one, query, place, self.current, self._posted)
+                for each in query.computed:
+                    known = queried(one, each, self.current, self._posted)
                     if known is not None:
                         _plan_alone(known)
             except Exception as failure:
@@ -130,7 +130,7 @@ class RecoveringApplier(Applier):
                 continue
             self.backlog.ahead = ahead
             kept = [one.query for one in change.change.objects if one.query is not None]
-            places = frozenset(place for query in kept for place, _ in query.plans)
+            places = frozenset(each.place for query in kept for each in query.computed)
             self.backlog.add(AcceptedItem(transaction, change, footprint, places))
         if outcomes:
             self._write_outcomes(outcomes, at_once=True)
@@ -168,7 +168,7 @@ class RecoveringApplier(Applier):
         texts += [f"CAN BE BOUND AGAIN: {', '.join(again)}"] if again else []
         changing = [one for number in current.lost if (one := draft.stored.objects.get(number)) is not None]
         for one in changing:
-            if one.query is not None and one.query.edit is not None:
+            if one.query is not None and one.query.beside is not None:
                 draft.give_up(one, current.lost[one.id])
                 texts.append(f"QUERY {one.name}: CANNOT CHANGE")
         if texts:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import SinkSpec
-from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject
+from penstock.control.stored_catalog import CatalogChange, Definition, StoredCatalog, StoredObject
 from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptWarning, as_known
 from penstock.language import bind_command
@@ -25,8 +25,8 @@ from penstock.language.commands import (
     Unchanged,
 )
 from penstock.language.parse import parse_script, parse_statements
-from penstock.language.statement_kinds.script import Script
-from penstock.language.statements import CreateQuery, CreateSummary, CreateView, DropStatement, Statement
+from penstock.language.statements import CreateSummary, Creation, DropStatement, Statement
+from penstock.language.statements.script import Script
 from penstock.language.text import SourceText
 from penstock.settings import Settings
 
@@ -104,7 +104,54 @@ def registered(one: StoredObject) -> RegisteredQuery:
     """Return what the language knows of a stored query."""
     query = one.query
     assert query is not None, "it is a query"
-    return RegisteredQuery(one.text, query.start, one.attributes, one.id, query.status)
+    return RegisteredQuery(one.text, query.answer.start, one.attributes, one.id, query.status)
+
+
+#: A definition, and what it is to this program.
+Binding = tuple[Definition, QueryBeside]
+
+
+def rebound(bound: Catalog, one: StoredObject, after: StoredObject, bindings: Sequence[Binding] = ()) -> Catalog:
+    """Return a bound catalog in which a query has changed. What it computes is found by its definition.
+
+    Args:
+        one, after: the declaration before and after.
+        bindings: what is new of what it computes.
+    """
+    assert one.query is not None and after.query is not None, "it is a query"
+    key, beside = one.name.lower(), one.query.beside
+    former, coming = bound.registered_query(key), bound.beside.get(key)
+    all_known = [*bindings]
+    if former is not None:
+        all_known.append((one.definition, former))
+    if coming is not None and beside is not None and beside.definition is not None:
+        all_known.append((beside.definition, coming))
+    if after.name.lower() != key:
+        bound = bound.without(one.name)
+    # What was to take its place may be one that this program cannot bind.
+    found = _known(all_known, after.definition) or former
+    if found is not None:
+        found = _as(found, after)
+        bound = bound.with_query(found.query, registered(after))
+        if bound.reads.get(after.name.lower()) != found.reads:
+            bound = bound.with_reads(after.name, found.reads)
+    defined = None if after.query.beside is None else after.query.beside.definition
+    hidden = None if defined is None else _known(all_known, defined)
+    hidden = None if hidden is None else _as(hidden, after)
+    return bound if hidden is bound.beside.get(after.name.lower()) else bound.with_beside(after.name, hidden)
+
+
+def _known(bindings: Sequence[Binding], definition: Definition) -> QueryBeside | None:
+    return next((bound for known, bound in bindings if known == definition), None)
+
+
+def _as(bound: QueryBeside, one: StoredObject) -> QueryBeside:
+    """Return a bound query with the name and sink of a declared one; the same object where it has them. What is chosen
+    of its plan is stored with its computation."""
+    assert one.query is not None, "it is a query"
+    if (bound.query.name, bound.query.sink, bound.query.choices) == (one.name, one.query.sink, ()):
+        return bound
+    return replace(bound, query=replace(bound.query, name=one.name, sink=one.query.sink, choices=()))
 
 
 def with_declaration(catalog: Catalog, command: Command, one: StoredObject) -> Catalog:
@@ -118,8 +165,7 @@ def with_declaration(catalog: Catalog, command: Command, one: StoredObject) -> C
     if isinstance(command, CreateSummaryCommand):
         return catalog.with_summary(command.summary)
     assert isinstance(command, CreateQueryCommand) and one.query is not None, "it declares something"
-    # What is chosen of its plan is stored beside it.
-    query = replace(command.query, name=one.name, sink=one.query.sink, choices=())
+    query = _as(QueryBeside(command.query, command.reads), one).query
     return catalog.with_query(query, registered(one)).with_reads(one.name, command.reads)
 
 
@@ -141,14 +187,14 @@ def declared(one: StoredObject, catalog: Catalog, beside: bool = True) -> Catalo
 def _with_beside(one: StoredObject, catalog: Catalog) -> Catalog:
     """Return `catalog` with the query that is computed beside a stored one, where there is one. Raises ScriptErrors and
     PenstockError."""
-    other = None if one.query is None or one.query.edit is None else one.query.edit.other
+    beside = None if one.query is None else one.query.beside
+    other = None if beside is None else beside.definition
     if other is None:
         return catalog
     text = f"CREATE QUERY {quoted(one.name)} {_budget_of(other.budget)}AS {other.text}"
     command = command_of(text, catalog.without(one.name), settings_of(dict(other.settings)))
-    assert isinstance(command, CreateQueryCommand) and one.query is not None, "it declares a query"
-    query = replace(command.query, name=one.name, sink=one.query.sink, choices=())
-    return catalog.with_beside(one.name, QueryBeside(query, command.reads))
+    assert isinstance(command, CreateQueryCommand), "it declares a query"
+    return catalog.with_beside(one.name, _as(QueryBeside(command.query, command.reads), one))
 
 
 def _budget_of(budget: Mapping[str, str]) -> str:
@@ -215,9 +261,9 @@ def _names_in(one: UnboundDeclaration) -> frozenset[str]:
     """Return the names, in lower case, that a declaration reads which cannot be bound; none where it has no syntax."""
     text = f"CREATE QUERY {quoted(one.name)} AS {one.text}" if one.kind == "QUERY" else one.text
     statements = parse_statements(SourceText.of(text)).statements
-    trees = (each.query for each in statements if isinstance(each, CreateView | CreateQuery))
+    queries = (each.defined_by for each in statements if isinstance(each, Creation))
     streams = frozenset(each.stream.key for each in statements if isinstance(each, CreateSummary))
-    return streams.union(*(read_by(tree) for tree in trees))
+    return streams.union(*(read_by(query) for query in queries if query is not None))
 
 
 def _is_same(command: CreateQueryCommand, bound: Catalog) -> bool:

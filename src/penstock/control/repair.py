@@ -12,20 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.control.command_log import CommandLog, Transaction, digest
-from penstock.control.life.phases import Phase, phase_of
+from penstock.control.life.changes import PauseQuery, query_of
+from penstock.control.life.phases import Phase
 from penstock.control.registry import quoted
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
 from penstock.errors import PenstockError, nearest
-from penstock.language.catalog import QueryStatus
 from penstock.storage import storage
 
-#: Who the log says has paused a query.
+#: The name in the log for the one that has paused a query.
 _WHO = "penstock repair"
-#: What `pause_queries` says of a query whose DROP was accepted.
+#: The state that `pause_queries` returns for a query whose DROP was accepted.
 DROPPED = "DROPPED"
 #: States in which a start would run a query.
-_RUN = frozenset({QueryStatus.PENDING, QueryStatus.HYDRATING, QueryStatus.RUNNING})
 
 
 def pause_queries(checkpoint: Path, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -46,13 +45,13 @@ def pause_queries(checkpoint: Path, names: Sequence[str]) -> list[tuple[str, str
         log, base = CommandLog.opened(files, retention=0.0)
         stored = accepted(log, base)
         gone = {one.name.lower(): one.name for one in dropped(log, base)}
-        asked = list(dict.fromkeys(name.lower() for name in names))
-        found = {name: _query(stored, name) for name in asked if name not in gone or stored.named(name) is not None}
+        lower = list(dict.fromkeys(name.lower() for name in names))
+        found = {name: _query(stored, name) for name in lower if name not in gone or stored.named(name) is not None}
         running = [(one, query) for one, query in found.values() if _runs(query)]
         if running:
             pause(log, stored, running)
         states = {name: (one.name, query.status.value) for name, (one, query) in found.items()}
-        return [states.get(name) or (gone[name], DROPPED) for name in asked]
+        return [states.get(name) or (gone[name], DROPPED) for name in lower]
     finally:
         lock.release()
 
@@ -86,7 +85,7 @@ def accepted(log: CommandLog, stored: StoredCatalog) -> StoredCatalog:
 
 
 def dropped(log: CommandLog, stored: StoredCatalog) -> list[StoredObject]:
-    """Return the queries whose DROP has been accepted, and not been carried out as far as the log says. stored: the
+    """Return the queries whose DROP has been accepted, and not executed as far as the log shows. stored: the
     latest catalog of the log."""
     left = {one.id for one, _ in accepted(log, stored).queries}
     waiting: list[StoredObject] = []
@@ -107,7 +106,7 @@ def held_numbers(log: CommandLog, stored: StoredCatalog) -> frozenset[int]:
 
 def paused_numbers(stored: StoredCatalog) -> frozenset[int]:
     """Return the numbers of the queries that are paused and keep no state."""
-    return frozenset(one.id for one, query in stored.queries if phase_of(query) is Phase.PAUSED)
+    return frozenset(one.id for one, query in stored.queries if query.phase is Phase.PAUSED)
 
 
 def with_paused(stored: StoredCatalog, numbers: Collection[int]) -> StoredCatalog:
@@ -126,10 +125,8 @@ def change_with_paused(change: CatalogChange, numbers: Collection[int]) -> Catal
 
 
 def _runs(query: StoredQuery) -> bool:
-    return query.silent or query.status in _RUN
+    return query.phase.runs
 
 
 def _paused(one: StoredObject) -> StoredObject:
-    one = one.as_wished
-    assert one.query is not None, "it is a query"
-    return replace(one, query=replace(one.query, status=QueryStatus.PAUSED, silent=False))
+    return PauseQuery().made(one, query_of(one))

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.sinks.text import plain
+from penstock.connectors.text import plain
 from penstock.control.command_log import Transaction
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry

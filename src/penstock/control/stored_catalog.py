@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
+from penstock.control.life.phases import Phase
 from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES
 from penstock.language.catalog import QueryStatus
 from penstock.language.plans.choices import NO_CHOICES, without_no_choices
@@ -37,8 +38,8 @@ TEMPORARY_PREFIX, TEMPORARY_COMMENT = "subscription ", "ends with its subscripti
 
 
 @dataclass(frozen=True)
-class OtherQuery:
-    """A query that is computed beside one of the same name.
+class Definition:
+    """What a query computes.
 
     Args:
         text: as written.
@@ -54,61 +55,67 @@ class OtherQuery:
         return {"text": self.text, "settings": dict(self.settings), "budget": dict(self.budget)}
 
     @staticmethod
-    def read(document: Document) -> OtherQuery:
-        return OtherQuery(text(document, "text"), _texts(document, "settings"), _texts(document, "budget"))
+    def read(document: Document) -> Definition:
+        return Definition(text(document, "text"), _texts(document, "settings"), _texts(document, "budget"))
 
 
 @dataclass(frozen=True)
-class QueryEdit:
-    """A change of a query while it runs: the same query by another plan, or another query, at a place of its own.
-
-    Until it is mature it answers where nobody reads, and the former one where all do. Then both exchange their places.
-    What has arrived of the instant after that is answered by the former one, which ends behind it.
+class StoredComputation:
+    """A computation of a declared query.
 
     Args:
-        place: of the answers that nobody reads.
-        track: the computation that answers there: the coming one, after the exchange the former one.
-        plan: the choices of its plan.
-        until: after the exchange, the tick at which the former one ends; None before.
-        other: the query that is computed there, None where it is the same one.
-        holds: its streams keep all that comes, as those of a `StoredQuery` that waits for rows; nothing is computed
-            there until `at` has the instant at which they were there.
+        id: a new number begins anew.
+        place: the number of the place of its answers.
+        start: where they began, or begin.
+        plan: the choices of its plan, as text.
+        definition: what it computes, where that is not what is declared: the query that is to take its place, or that
+            had it before.
+        keeps: its streams keep all that comes, whatever their RETAIN: it waits for their last rows (START WARM WAIT),
+            or has begun with them just now.
+        until: of one that is ENDING, the tick at which it does.
     """
 
+    id: int
     place: int
-    track: int
-    plan: str
+    start: Start
+    phase: Phase
+    plan: str = NO_CHOICES
+    definition: Definition | None = None
+    keeps: bool = False
     until: int | None = None
-    other: OtherQuery | None = None
-    holds: bool = False
-    at: int | None = None
 
     @property
-    def awaits(self) -> bool:
+    def waits(self) -> bool:
         """Return whether it waits for rows to come before anything is computed."""
-        return self.holds and self.at is None
+        return self.phase is Phase.WAITING_FOR_ROWS
+
+    @property
+    def may_wait(self) -> bool:
+        """Return whether it is to begin when nothing is missing, and knows of nothing that is."""
+        begins = self.phase in (Phase.ANSWERING, Phase.SHADOW)
+        return begins and self.start.wait and self.start.at is None and not self.keeps
+
+    def waiting(self) -> StoredComputation:
+        """Return it as one that waits for rows."""
+        return replace(self, phase=Phase.WAITING_FOR_ROWS, keeps=True)
 
     def document(self) -> Document:
         return {
-            "place": self.place, "track": self.track, "plan": self.plan, "until": self.until,
-            **({} if self.other is None else {"other": self.other.document()}),
-            **({"holds": True, "at": self.at} if self.holds else {}),
+            "id": self.id, "place": self.place, "start": self.start.mode.value, "at": self.start.at,
+            "wait": self.start.wait, "phase": self.phase.name, "plan": self.plan, "keeps": self.keeps,
+            "until": self.until, "definition": None if self.definition is None else self.definition.document(),
         }  # fmt: skip
 
     @staticmethod
-    def read(document: Document) -> QueryEdit:
-        until = optional_integer(document, "until")
-        other = OtherQuery.read(nested(document, "other")) if "other" in document else None
-        at = optional_integer(document, "at") if "at" in document else None
-        return QueryEdit(
-            integer(document, "place"), integer(document, "track"), text(document, "plan"), until, other,
-            "holds" in document, at,
+    def read(document: Document) -> StoredComputation:
+        start = Start(StartMode(text(document, "start")), optional_integer(document, "at"), flag(document, "wait"))
+        definition = document["definition"]
+        return StoredComputation(
+            integer(document, "id"), integer(document, "place"), start, Phase[text(document, "phase")],
+            text(document, "plan"),
+            None if definition is None else Definition.read(as_document(definition, "definition")),
+            flag(document, "keeps"), optional_integer(document, "until"),
         )  # fmt: skip
-
-    @property
-    def name(self) -> str:
-        """Return under which name a catalog has it: programs that know no such change go on without it."""
-        return "waiting" if self.awaits else "edit" if self.other is None else "replacement"
 
 
 @dataclass(frozen=True)
@@ -118,95 +125,82 @@ class StoredQuery:
     Args:
         sink: where its answer is written.
         into: whether the sink was named.
-        start: where its answer began, or begins.
-        status: what it does.
-        place: the number of the place of its answers.
-        track: the number of the computation that answers it; a new number begins anew.
-        silent: it is paused, and its state is kept up to date.
+        answer: the computation that answers, or is to.
+        beside: a second one while the query changes: by another plan or of another query, at a place without readers.
+            When nothing is missing both exchange their places; what has arrived of the instant after that is answered
+            by the former one, which ends behind it.
         reset: its answers may begin again where the content emitted last is not known.
-        code, message: of the error that it failed with.
-        plan: the choices of the plan of its track, as text; what is wished is the attribute of that name.
-        edit: a change that is not through yet.
-        holds: its streams keep all that comes, whatever their RETAIN, until it has begun with that: it waits for their
-            last rows (START WARM WAIT), until `start` has the instant at which they were there.
-        columns: those of its result and the unit of its time, as text; empty where an earlier program did not note
-            them. They say what may take its place where it cannot be bound.
+        code, message: of the error that it, or a change of it, failed with.
+        columns: those of its result and the unit of its time, as text. They decide what may take its place where it
+            cannot be bound.
     """
 
     sink: SinkSpec
     into: bool
-    start: Start
-    status: QueryStatus
-    place: int
-    track: int
-    silent: bool = False
+    answer: StoredComputation
+    beside: StoredComputation | None = None
     reset: bool = False
     code: str = ""
     message: str = ""
-    plan: str = NO_CHOICES
-    edit: QueryEdit | None = None
-    holds: bool = False
     columns: str = ""
 
     @property
-    def awaits(self) -> bool:
-        """Return whether it waits for rows to come before it begins."""
-        return self.holds and self.start.at is None and self.status is QueryStatus.RUNNING
+    def phase(self) -> Phase:
+        """Return what its answer does."""
+        return self.answer.phase
 
     @property
-    def waits_at(self) -> int | None:
-        """Return the place at which it, or a change of it, waits for rows; None where neither does."""
-        edit = self.edit if self.edit is not None and self.edit.awaits else None
-        return self.place if self.awaits else None if edit is None else edit.place
+    def status(self) -> QueryStatus:
+        """Return the same as users see it."""
+        return self.phase.status
 
     @property
-    def plans(self) -> list[tuple[int, str]]:
-        """Return the places at which it is computed, with the choices of the plan there: that of its answers, and of a
-        change that does not wait for rows."""
-        edit = self.edit
-        return [(self.place, self.plan), *([] if edit is None or edit.awaits else [(edit.place, edit.plan)])]
+    def place(self) -> int:
+        """Return the number of the place of its answers."""
+        return self.answer.place
 
     @property
-    def tracks(self) -> list[int]:
-        """Return its computations: that which answers, and that of a change."""
-        return [self.track, *([] if self.edit is None else [self.edit.track])]
+    def computations(self) -> list[StoredComputation]:
+        """Return the computation that answers, and that beside it."""
+        return [self.answer, *([] if self.beside is None else [self.beside])]
 
     @property
-    def coming(self) -> OtherQuery | None:
-        """Return the query that is to take its place."""
-        return None if self.edit is None or self.edit.until is not None else self.edit.other
+    def computed(self) -> list[StoredComputation]:
+        """Return those that an engine knows: the computation that answers, and one beside it that waits for no rows."""
+        return [each for each in self.computations if each is self.answer or not each.waits]
+
+    @property
+    def waiting(self) -> StoredComputation | None:
+        """Return the computation that waits for rows."""
+        return next((each for each in self.computations if each.waits), None)
+
+    @property
+    def coming(self) -> Definition | None:
+        """Return what is to take its place, where that is another query."""
+        return None if self.beside is None or self.beside.phase is Phase.ENDING else self.beside.definition
+
+    def at(self, place: int) -> StoredComputation | None:
+        """Return the computation with a place."""
+        return next((each for each in self.computations if each.place == place), None)
 
     def document(self) -> Document:
         return {
             "connector": self.sink.connector, "options": [list(pair) for pair in self.sink.options],
-            "into": self.into, "start": self.start.mode.value, "at": self.start.at, "wait": self.start.wait,
-            "status": self.status.value, "place": self.place, "track": self.track, "silent": self.silent,
-            "reset": self.reset,
-            "code": self.code, "message": self.message, "plan": self.plan,
-            "edit": None, "replacement": None, **({"holds": True} if self.holds else {}),
-            **({"columns": self.columns} if self.columns else {}),
-            **({} if self.edit is None else {self.edit.name: self.edit.document()}),
+            "into": self.into, "answer": self.answer.document(),
+            "beside": None if self.beside is None else self.beside.document(),
+            "reset": self.reset, "code": self.code, "message": self.message, "columns": self.columns,
         }  # fmt: skip
 
     @staticmethod
     def read(document: Document) -> StoredQuery:
         options = tuple((as_text(pair[0], "options"), as_text(pair[1], "options")) for pair in _pairs(document))
-        start = Start(StartMode(text(document, "start")), optional_integer(document, "at"), flag(document, "wait"))
+        beside = document["beside"]
         return StoredQuery(
-            SinkSpec(text(document, "connector"), options), flag(document, "into"), start,
-            QueryStatus(text(document, "status")), integer(document, "place"), integer(document, "track"),
-            flag(document, "silent"), flag(document, "reset"), text(document, "code"), text(document, "message"),
-            # Catalogs of earlier versions have no choices and no replacements.
-            text(document, "plan") if "plan" in document else NO_CHOICES,
-            _edit(document, "edit") or _edit(document, "replacement") or _edit(document, "waiting"),
-            "holds" in document,
-            text(document, "columns") if "columns" in document else "",
+            SinkSpec(text(document, "connector"), options), flag(document, "into"),
+            StoredComputation.read(nested(document, "answer")),
+            None if beside is None else StoredComputation.read(as_document(beside, "beside")),
+            flag(document, "reset"), text(document, "code"), text(document, "message"), text(document, "columns"),
         )  # fmt: skip
-
-
-def _edit(document: Document, name: str) -> QueryEdit | None:
-    found = document.get(name)
-    return None if found is None else QueryEdit.read(as_document(found, name))
 
 
 def _pairs(document: Document) -> Iterator[list[Json]]:
@@ -241,21 +235,25 @@ class StoredObject:
         return self.attributes.get("plan", NO_CHOICES)
 
     @property
-    def wished_text(self) -> str:
-        """Return what it is to compute: the text of a query that is to take its place, where there is one."""
-        coming = None if self.query is None else self.query.coming
-        return self.text if coming is None else coming.text
+    def definition(self) -> Definition:
+        """Return what a query computes that answers."""
+        return Definition(self.text, self.settings, self.budget)
 
     @property
     def as_wished(self) -> StoredObject:
         """Return it as the query that is to take its place, where there is one; nothing is computed beside it then."""
         query, coming = self.query, None if self.query is None else self.query.coming
-        if query is None or query.edit is None or coming is None:
+        if query is None or query.beside is None or coming is None:
             return self
+        plan = query.beside.plan
+        query = replace(query, beside=None, answer=replace(query.answer, plan=plan))
+        return replace(self.defined(coming, plan), query=query)
+
+    def defined(self, definition: Definition, plan: str) -> StoredObject:
+        """Return a query that computes something else. plan: the choices that its plan is to have."""
         attributes = {key: value for key, value in self.attributes.items() if key not in self.budget}
-        attributes = without_no_choices({**attributes, **coming.budget, "plan": query.edit.plan})
-        query = replace(query, edit=None, plan=query.edit.plan)
-        return replace(self, text=coming.text, settings=coming.settings, attributes=attributes, query=query)
+        attributes = without_no_choices({**attributes, **definition.budget, "plan": plan})
+        return replace(self, text=definition.text, settings=definition.settings, attributes=attributes)
 
     @property
     def budget(self) -> dict[str, str]:

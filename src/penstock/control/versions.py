@@ -12,12 +12,11 @@ from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
 from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, log_source
-from penstock.control.life.phases import Phase, phase_of
+from penstock.control.life.phases import Phase
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.posted_rows import ContentsRead, PostedRows
 from penstock.control.registry import Registry, default_sink
-from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
-from penstock.control.transactions.plan_edits import WARM_WAIT
+from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredComputation, StoredObject, StoredQuery
 from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
@@ -84,14 +83,15 @@ class Versions:
         queries: dict[int, StandingQuery] = {}
         standing: dict[int, tuple[StoredObject, Query, dict[str, Source], StandingQuery]] = {}
         for one, kept in stored.queries:
-            for place, plan in kept.plans:
-                found = bound_at(one, kept, place, bound)
+            for computation in kept.computed:
+                place = computation.place
+                found = bound_at(one, computation, bound)
                 known = self._standing.get(place)
-                reads = {} if found is None else self._reads(found, place, one, kept, numbers, posts)
+                reads = {} if found is None else self._reads(found, computation, kept, numbers, posts)
                 is_same = known is not None and known[0] is one and known[1] is found
                 if known is None or not is_same or any(known[2].get(name) is not each for name, each in reads.items()):
-                    query = None if found is None else self._query(found, place, {**by_name, **reads}, plan)
-                    queries[place] = made = standing_query(one, kept, place, query)
+                    query = None if found is None else self._query(found, place, {**by_name, **reads}, computation.plan)
+                    queries[place] = made = standing_query(one, kept, computation, query)
                     known = None if found is None else (one, found, reads, made)
                 if known is not None:
                     queries[place], standing[place] = known[3], known
@@ -105,11 +105,11 @@ class Versions:
         return NextVersion(command, sources, queries, settings, frozenset(waiting), in_step=dict(_in_step(stored)))
 
     def _reads(
-        self, query: Query, place: int, one: StoredObject, kept: StoredQuery, numbers: Mapping[str, int],
+        self, query: Query, computation: StoredComputation, kept: StoredQuery, numbers: Mapping[str, int],
         posts: Mapping[int, int],
     ) -> dict[str, Source]:  # fmt: skip
-        """Return the relations without timestamps that are read at a place of a query, by name, each up to the post up
-        to which its computation reads it.
+        """Return the relations without timestamps that a computation of a query reads, by name, each up to the post up
+        to which it does.
 
         Args:
             numbers: of such relations, by name.
@@ -118,14 +118,13 @@ class Versions:
         read = {name: numbers[name] for name in declared_sources(query.root) if name in numbers} if numbers else {}
         if not read:
             return {}
-        edit = kept.edit if kept.edit is not None and kept.edit.place == place else None
-        track = kept.track if edit is None else edit.track
-        found = self.contents.of(track)
-        if not found and (_activity(kept) is not Activity.PAUSED):
+        found = self.contents.of(computation.id)
+        if not found and _activity(kept.answer) is not Activity.PAUSED:
             # The same query by another plan answers as it has answered.
-            as_before = self.contents.of(kept.track) if edit is not None and edit.other is None else {}
+            is_plan = computation is not kept.answer and computation.definition is None
+            as_before = self.contents.of(kept.answer.id) if is_plan else {}
             found = as_before or {number: posts[number] for number in read.values()}
-            self.contents.begin(track, found)
+            self.contents.begin(computation.id, found)
         return {name: self._until(name, number, found[number]) for name, number in read.items() if number in found}
 
     def _until(self, name: str, number: int, post: int) -> Source:
@@ -159,9 +158,7 @@ def is_posted_content(source: Source) -> bool:
 
 def _held(stored: StoredCatalog, bound: Catalog) -> frozenset[str]:
     """Return the names of the streams that keep all that comes: queries are to begin with it."""
-    waiting = [bound.queries.get(one.name.lower()) for one, query in stored.queries if query.holds]
-    edits = ((one, query, query.edit) for one, query in stored.queries)
-    waiting += [bound_at(one, query, edit.place, bound) for one, query, edit in edits if edit and edit.holds]
+    waiting = [bound_at(one, each, bound) for one, query in stored.queries for each in query.computations if each.keeps]
     return frozenset(
         name
         for query in waiting
@@ -174,8 +171,8 @@ def _held(stored: StoredCatalog, bound: Catalog) -> frozenset[str]:
 def _in_step(stored: StoredCatalog) -> Iterator[tuple[int, int]]:
     """Yield the places where one query takes over from another one, with the place from which it comes."""
     for _, query in stored.queries:
-        if query.edit is not None and query.edit.until is not None:
-            yield query.place, query.edit.place
+        if query.beside is not None and query.beside.phase is Phase.ENDING:
+            yield query.place, query.beside.place
 
 
 def part_of_version(
@@ -191,27 +188,22 @@ def part_of_version(
         if source is not None:
             sources[one.id] = StandingSource(one.id, posted.source(source, one.id))
         kept = one.query
-        plans = [] if kept is None else [(place, plan) for place, plan in kept.plans if place in places]
-        if kept is None or not plans:
-            continue
-        for place, plan in plans:
-            query = bound_at(one, kept, place, bound)
-            if query is not None:
-                query = with_plan(over(query, _read_by(query, stored, bound, posted)), plan)
-            queries[place] = standing_query(one, kept, place, query)
+        for each in [] if kept is None else kept.computed:
+            if kept is not None and each.place in places:
+                query = bound_at(one, each, bound)
+                if query is not None:
+                    query = with_plan(over(query, _read_by(query, stored, bound, posted)), each.plan)
+                queries[each.place] = standing_query(one, kept, each, query)
     return NextVersion(command, sources, queries, settings)
 
 
-def queried(
-    one: StoredObject, kept: StoredQuery, place: int, registry: Registry, posted: PostedRows
-) -> Query | None:  # fmt: skip
-    """Return what is to be computed at a place of a declared query, over the sources as the engine reads them; None
+def queried(one: StoredObject, computation: StoredComputation, registry: Registry, posted: PostedRows) -> Query | None:
+    """Return what a computation of a declared query is to compute, over the sources as the engine reads them; None
     where it cannot be bound."""
-    query, edit = bound_at(one, kept, place, registry.bound), kept.edit
+    query = bound_at(one, computation, registry.bound)
     if query is None:
         return None
-    plan = kept.plan if edit is None or place != edit.place else edit.plan
-    return with_plan(over(query, _read_by(query, registry.stored, registry.bound, posted)), plan)
+    return with_plan(over(query, _read_by(query, registry.stored, registry.bound, posted)), computation.plan)
 
 
 def _read_by(query: Query, stored: StoredCatalog, bound: Catalog, posted: PostedRows) -> dict[str, Source]:
@@ -226,10 +218,10 @@ def _read_by(query: Query, stored: StoredCatalog, bound: Catalog, posted: Posted
     return by_name
 
 
-def bound_at(one: StoredObject, kept: StoredQuery, place: int, bound: Catalog) -> Query | None:
-    """Return the query that is computed at a place of a declared one, None where it cannot be bound."""
+def bound_at(one: StoredObject, computation: StoredComputation, bound: Catalog) -> Query | None:
+    """Return what a computation of a declared query computes, None where it cannot be bound."""
     name = one.name.lower()
-    if kept.edit is None or kept.edit.other is None or place != kept.edit.place:
+    if computation.definition is None:
         return bound.queries.get(name)
     return bound.beside[name].query if name in bound.beside else None
 
@@ -239,18 +231,19 @@ def with_plan(query: Query, plan: str) -> Query:
     return replace(query, choices=as_choices(choices_in(plan)))
 
 
-def standing_query(one: StoredObject, kept: StoredQuery, place: int, query: Query | None) -> StandingQuery:
-    """Return what stands at a place of a query. query: over the sources as the engine reads them; None where it cannot
-    be bound."""
-    activity = Activity.PAUSED if query is None else _activity(kept)
-    edit = kept.edit
-    if edit is None or place != edit.place:
+def standing_query(
+    one: StoredObject, kept: StoredQuery, computation: StoredComputation, query: Query | None
+) -> StandingQuery:
+    """Return what stands in a version for a computation of a query. query: over the sources as the engine reads them;
+    None where it cannot be bound."""
+    activity = Activity.PAUSED if query is None else _activity(computation)
+    start = begun_start(computation.start)
+    if computation is kept.answer:
         policy = _policy(one.attributes)
-        return StandingQuery(place, kept.track, query, begun_start(kept.start), activity, kept.reset, **policy)
-    # Nobody reads what it answers, and it answers whether or not the query is silent.
+        return StandingQuery(computation.place, computation.id, query, start, activity, kept.reset, **policy)
+    # Its answers are not read.
     hidden = None if query is None else replace(query, sink=default_sink())
-    activity = Activity.PAUSED if activity is Activity.PAUSED else Activity.RUNNING
-    return StandingQuery(place, edit.track, hidden, begun_start(replace(WARM_WAIT, at=edit.at)), activity)
+    return StandingQuery(computation.place, computation.id, hidden, start, activity)
 
 
 def begun_start(start: Start) -> Start:
@@ -273,8 +266,15 @@ def _value(name: str, text: str) -> Any:
     return option.type.read(text)
 
 
-def _activity(query: StoredQuery) -> Activity:
-    return {Phase.ANSWERING: Activity.RUNNING, Phase.SILENT: Activity.SILENT}.get(phase_of(query), Activity.PAUSED)
+#: What an engine does for a computation in a phase; nothing in the others.
+_ACTIVITIES = {
+    Phase.ANSWERING: Activity.RUNNING, Phase.SHADOW: Activity.RUNNING, Phase.ENDING: Activity.RUNNING,
+    Phase.SILENT: Activity.SILENT,
+}  # fmt: skip
+
+
+def _activity(computation: StoredComputation) -> Activity:
+    return _ACTIVITIES.get(computation.phase, Activity.PAUSED)
 
 
 @deep
@@ -301,4 +301,4 @@ def failed(transaction: Transaction, error: PenstockError) -> list[CommandOutcom
 
 def failure(number: int, error: PenstockError) -> CommandOutcome:
     """Return the outcome of a command that has no effect."""
-    return CommandOutcome(number, CommandState.FAILED, None, None, error.code, error.message)
+    return CommandOutcome(number, CommandState.FAILED, None, None, error.code, error.message, hint=error.hint)

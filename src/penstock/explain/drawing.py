@@ -26,7 +26,7 @@ _FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
 _INK, _PALE, _FILL, _BACK, _LABEL = "#1f2933", "#7b8794", "#f0f4f8", "#ffffff", "#3e5c76"
 #: The id of the result, which no step has.
 _RESULT = "result"
-#: Pixels between an edge and what it says.
+#: Pixels between an edge and its text.
 _BESIDE = 6.0
 #: Everything that an XML 1.0 document cannot hold, and the line ends that would be lost.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -84,7 +84,7 @@ def _plan(number: int, title: str, tree: RenderNode) -> tuple[list[str], tuple[f
     for id_ in nodes:
         lines += drawn.node(id_)
     single = ((layers.center[node.id, None], node.children[0]) for node in nodes.values() if len(node.children) == 1)
-    # What the edge of a single input says begins below the middle of its node.
+    # The text of the edge of a single input begins below the middle of its node.
     labels = max((center + _BESIDE + _width(_label(child)) for center, child in single), default=0.0)
     return lines, (max(layers.width, labels, _width(shown)), top - _GAP)
 
@@ -126,7 +126,7 @@ class _Picture:
         return f'<path data-trunk="{self._id(id_)}" d="{" ".join(path)}" fill="none" stroke="{_PALE}"/>'
 
     def edges(self, node: RenderNode) -> Iterator[str]:
-        """Yield the edges into a node, each with an arrow and what it says at its end."""
+        """Yield the edges into a node, each with an arrow and its text at its end."""
         row, box = self.layers.row[node.id], self.boxes[node.id]
         bottom, left = self.tops[row] + box.height, self.layers.center[node.id, None] - box.width / 2
         port = left
@@ -183,7 +183,7 @@ def _box(node: RenderNode) -> _Box:
 
 
 def _edge(child: RenderNode) -> str:
-    """Return all that an edge says."""
+    """Return the text of an edge."""
     return "\n".join(f"{name}: {text}" for name, text in child.edge if text and text != "-")
 
 

@@ -86,9 +86,9 @@ class UserDefined:
             if self._accepts(given):
                 return
             raise PenstockError("P0204", f"{self.name} does not take {given} argument{'s' * (given != 1)}")
-        wanted = len(self.parameters)
-        if given != wanted:
-            raise PenstockError("P0204", f"{self.name} takes {wanted} argument{'s' * (wanted != 1)}, not {given}")
+        expected = len(self.parameters)
+        if given != expected:
+            raise PenstockError("P0204", f"{self.name} takes {expected} argument{'s' * (expected != 1)}, not {given}")
 
     def _accepts(self, given: int) -> bool:
         return _binds(self.body, given)

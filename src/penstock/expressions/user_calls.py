@@ -245,22 +245,22 @@ def _method(user: UserAggregate, name: str, states: tuple[object, ...], values: 
         raise _failed(user, f".{name}", error, values, fails, rows) from error
 
 
-# -- telling what failed ------------------------------------------------------------------------------------------
+# -- errors of calls ----------------------------------------------------------------------------------------------
 
 
 def _failed(
     user: UserDefined, method: str, error: BaseException, arguments: Sequence[pa.Array],
     fails: Callable[[int, int], bool] | None, rows: int,
 ) -> PenstockError:  # fmt: skip
-    said = str(error) if isinstance(error, (_Misfit, _NotAgain)) else f"{type(error).__name__}: {error}"
-    lines = [f"the user-defined {user.kind.lower()} {user.name}{method} failed: {said}"]
+    reason = str(error) if isinstance(error, (_Misfit, _NotAgain)) else f"{type(error).__name__}: {error}"
+    lines = [f"the user-defined {user.kind.lower()} {user.name}{method} failed: {reason}"]
     if arguments and rows and fails is not None:
         found = _offending(fails, rows)
         shown = found or list(range(min(rows, _SHOWN)))
         lines.append("  it fails on:" if found else "  no single row makes it fail; its first rows:")
         lines += [f"    ({', '.join(repr(_python(a[i])) for a in arguments)})" for i in shown]
     lines += _traceback(error)
-    slow = isinstance(error, _NotAgain) and "function_timeout" in said
+    slow = isinstance(error, _NotAgain) and "function_timeout" in reason
     hint = "a faster function, or SET function_timeout" if slow else None
     return PenstockError("P0621", "\n".join(lines), hint=hint)
 

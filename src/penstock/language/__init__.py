@@ -1,7 +1,7 @@
 """The language: text to statements (`parse_script`), statements to algebra (`bind_script`, `bind_query`), and back.
 
 The only user of sqlglot. A script is parsed and bound as a whole; all errors in it are reported together, as
-`ScriptErrors`, and then nothing is declared (docs/language.md).
+`ScriptErrors`, and then nothing is declared (docs/language/README.md).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from penstock.deep import deep
 from penstock.errors import ScriptErrors
 from penstock.language.binder.context import QueryNames
 from penstock.language.catalog import Catalog, QueryStatus, RegisteredQuery, View
-from penstock.language.commands import Explain, SelectOnce, Show
+from penstock.language.commands import Action, Explain, SelectOnce, Show
 from penstock.language.parse import parse_query, parse_script, parse_statements
 from penstock.language.printer import print_query
-from penstock.language.script_binder import Action, BoundScript, ScriptBinder, bind_command
-from penstock.language.statement_kinds import print_statement
-from penstock.language.statement_kinds.script import Script
+from penstock.language.script_binder import BoundScript, ScriptBinder, bind_command
+from penstock.language.statements import print_statement
+from penstock.language.statements.script import Script
 from penstock.language.text import SourceText
 from penstock.settings import Settings
 

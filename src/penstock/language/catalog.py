@@ -65,7 +65,8 @@ class RegisteredQuery:
 
 @dataclass(frozen=True)
 class QueryBeside:
-    """A query that is computed beside one of the same name, while one of them takes the place of the other.
+    """A bound query, such as one that is computed beside one of the same name, while one of them takes the place of the
+    other.
 
     Args:
         reads: the names that it reads.
@@ -77,7 +78,7 @@ class QueryBeside:
 
 @dataclass(frozen=True)
 class ControlTable:
-    """A control relation of a server: what the system says of itself.
+    """A control relation of a server: what the system reports of itself.
 
     Args:
         source: its columns; a stream is read by continuous queries too.
@@ -217,6 +218,11 @@ class Catalog:
     def with_reads(self, name: str, read: frozenset[str]) -> Catalog:
         """Return this catalog with `name`, a view or query, reading `read`."""
         return replace(self, reads={**self.reads, name.lower(): read})
+
+    def registered_query(self, name: str) -> QueryBeside | None:
+        """Return a query with the names that it reads; None where it is not bound."""
+        key = name.lower()
+        return QueryBeside(self.queries[key], self.reads.get(key, frozenset())) if key in self.queries else None
 
     def users_of(self, name: str) -> list[str]:
         """Return the views, summaries and queries that read `name`, by their declared names."""

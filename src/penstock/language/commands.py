@@ -20,6 +20,19 @@ from penstock.expressions.user import UserDefined
 from penstock.language.catalog import Catalog, DeclaredSummary, RegisteredQuery, Row, View
 from penstock.settings import Settings
 
+
+class Command:
+    """Base of commands, which are frozen values."""
+
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        """Return the catalog after this command, which is bound to it. number: the id of a query that is created."""
+        return catalog
+
+    def answer(self, catalog: Catalog, settings: Settings) -> Action | None:
+        """Return what a script answers at this place; None where the command answers nothing."""
+        return None
+
+
 # --- answers of a script
 
 
@@ -44,7 +57,7 @@ class Show:
 
 
 @dataclass(frozen=True)
-class SelectOnce:
+class SelectOnce(Command):
     """A one-time query. memory, settings: the rows of MEMORY sources and the settings at this place of the script;
     position: where it stands.
     """
@@ -54,12 +67,18 @@ class SelectOnce:
     settings: Settings
     position: Position
 
+    def answer(self, catalog: Catalog, settings: Settings) -> Action:
+        return self
+
+
+#: What a script answers.
+Action: TypeAlias = "Explain | Show | SelectOnce | ExportCommand"
 
 # --- declarations
 
 
 @dataclass(frozen=True)
-class CreateSourceCommand:
+class CreateSourceCommand(Command):
     """Declare a stream or relation. replace, if_not_exists: as written; a name that is taken is replaced where it is
     still there.
     """
@@ -73,9 +92,12 @@ class CreateSourceCommand:
     def retain_ticks(self) -> int | None:
         return self.source.retain
 
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        return catalog.with_source(self.source, self.text)
+
 
 @dataclass(frozen=True)
-class CreateViewCommand:
+class CreateViewCommand(Command):
     """Declare a view. reads: the names that it reads, in lower case."""
 
     view: View
@@ -83,9 +105,12 @@ class CreateViewCommand:
     replace: bool = False
     if_not_exists: bool = False
 
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        return catalog.with_view(self.view).with_reads(self.view.name, self.reads)
+
 
 @dataclass(frozen=True)
-class CreateQueryCommand:
+class CreateQueryCommand(Command):
     """Register a continuous query.
 
     Args:
@@ -107,9 +132,13 @@ class CreateQueryCommand:
     replace: bool = False
     if_not_exists: bool = False
 
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        registered = RegisteredQuery(self.text, self.start, self.attributes, number)
+        return catalog.with_query(self.query, registered).with_reads(self.query.name, self.reads)
+
 
 @dataclass(frozen=True)
-class CreateFunctionCommand:
+class CreateFunctionCommand(Command):
     """Declare a user-defined function or aggregate."""
 
     function: UserDefined
@@ -117,14 +146,20 @@ class CreateFunctionCommand:
     replace: bool = False
     if_not_exists: bool = False
 
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        return catalog.with_function(self.function)
+
 
 @dataclass(frozen=True)
-class CreateSummaryCommand:
+class CreateSummaryCommand(Command):
     """Declare a summary of a stream."""
 
     summary: DeclaredSummary
     replace: bool = False
     if_not_exists: bool = False
+
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        return catalog.with_summary(self.summary)
 
 
 @dataclass(frozen=True)
@@ -136,7 +171,7 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class DropCommand:
+class DropCommand(Command):
     """Remove declarations. drops: all that go, what reads another before it; the named one is the last."""
 
     kind: str
@@ -145,9 +180,15 @@ class DropCommand:
     cascade: bool = False
     drops: tuple[Dropped, ...] = ()
 
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        for dropped in self.drops:
+            function = dropped.kind in ("FUNCTION", "AGGREGATE")
+            catalog = catalog.without_function(dropped.name) if function else catalog.without(dropped.name)
+        return catalog
+
 
 @dataclass(frozen=True)
-class Unchanged:
+class Unchanged(Command):
     """A statement that changes nothing: CREATE IF NOT EXISTS of a name that is there, OR REPLACE by an equal
     declaration, DROP IF EXISTS of a name that is not. reason: for the user.
     """
@@ -179,9 +220,15 @@ class Resume:
 
 @dataclass(frozen=True)
 class SetAttributes:
-    """Set attributes of a query. values: by name, in normal form."""
+    """Set attributes of a query.
+
+    Args:
+        values: by name, in normal form.
+        bounds: options of its sink that limit how much of its result is kept.
+    """
 
     values: Mapping[str, str]
+    bounds: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -220,25 +267,31 @@ QueryChange: TypeAlias = Pause | Resume | SetAttributes | RenameTo | MoveInto | 
 
 
 @dataclass(frozen=True)
-class AlterQuery:
+class AlterQuery(Command):
     name: str
     action: QueryChange
+
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        return _altered(self, catalog)
 
 
 # --- changes of sources, settings and rows
 
 
 @dataclass(frozen=True)
-class AlterSource:
+class AlterSource(Command):
     """Set attributes of a stream or relation. values: by name, in normal form; source: the declaration with them."""
 
     name: str
     values: Mapping[str, str]
     source: Source
 
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        return catalog.with_source(self.source, catalog.texts.get(self.name.lower(), ""))
+
 
 @dataclass(frozen=True)
-class AlterSystem:
+class AlterSystem(Command):
     """Set a setting of the whole system. value: as written; it is accepted."""
 
     key: str
@@ -246,7 +299,7 @@ class AlterSystem:
 
 
 @dataclass(frozen=True)
-class ChangeSetting:
+class ChangeSetting(Command):
     """Set a setting of the session. settings: those of the session with it."""
 
     key: str
@@ -255,15 +308,18 @@ class ChangeSetting:
 
 
 @dataclass(frozen=True)
-class InsertRows:
+class InsertRows(Command):
     """Insert rows into a source. rows: a value of Arrow's for every declared column, in order."""
 
     source: str
     rows: tuple[Row, ...]
 
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        return catalog.with_rows(self.source, self.rows)
+
 
 @dataclass(frozen=True)
-class UpdateRows:
+class UpdateRows(Command):
     """Update rows of a relation with a primary key.
 
     Args:
@@ -278,7 +334,7 @@ class UpdateRows:
 
 
 @dataclass(frozen=True)
-class DeleteRows:
+class DeleteRows(Command):
     """Delete rows of a relation. condition: as in `UpdateRows`."""
 
     relation: str
@@ -286,14 +342,14 @@ class DeleteRows:
 
 
 @dataclass(frozen=True)
-class UpdateControl:
+class UpdateControl(Command):
     """Set attributes of what a control relation lists.
 
     Args:
         relation: its name, with the schema.
         assignments: (name of a column, its new value, an expression over the columns of the relation).
         condition: of the rows, over the same; None for all.
-        confirmed: how many rows are expected to change; None where the statement does not say.
+        confirmed: how many rows are expected to change; None where the statement does not have it.
         position: where it stands.
     """
 
@@ -308,7 +364,7 @@ class UpdateControl:
 
 
 @dataclass(frozen=True)
-class Subscribe:
+class Subscribe(Command):
     """Follow the answer of a query. query: the name of a registered one, or one that is registered for as long as it
     is read; as_of, up_to: instants in ticks of its domain.
     """
@@ -321,14 +377,14 @@ class Subscribe:
 
 
 @dataclass(frozen=True)
-class Cancel:
+class Cancel(Command):
     """End a statement that runs."""
 
     id: str
 
 
 @dataclass(frozen=True)
-class ShowCommand:
+class ShowCommand(Command):
     """List declarations, settings, or what a server keeps. kind: such as QUERIES; entries: (name, the statement that
     declared it), where the catalog has them.
     """
@@ -336,9 +392,12 @@ class ShowCommand:
     kind: str
     entries: tuple[tuple[str, str], ...] = ()
 
+    def answer(self, catalog: Catalog, settings: Settings) -> Action:
+        return Show(self.kind, self.entries)
+
 
 @dataclass(frozen=True)
-class Describe:
+class Describe(Command):
     """Show one declaration. kind: as in `Dropped`; columns: (name, type) of those that it has; text: the statement that
     declared it, without secrets.
     """
@@ -347,6 +406,13 @@ class Describe:
     kind: str
     columns: tuple[tuple[str, str], ...] = ()
     text: str = ""
+
+    def answer(self, catalog: Catalog, settings: Settings) -> Action:
+        """Return the declaration as lines: its kind and name, then its columns."""
+        width = max((len(name) for name, _ in self.columns), default=0)
+        columns = ((name, f"  {name.ljust(width)}  {type_}") for name, type_ in self.columns)
+        head = self.text if not self.columns else f"{self.kind} {self.name}"
+        return Show("DESCRIBE", ((self.name, head), *columns))
 
 
 class ExplainKind(enum.Enum):
@@ -359,16 +425,19 @@ class ExplainKind(enum.Enum):
 
 
 @dataclass(frozen=True)
-class ExplainCommand:
+class ExplainCommand(Command):
     """Explain a query. registered: whether it is a registered one, named in the statement."""
 
     kind: ExplainKind
     query: Query
     registered: bool = False
 
+    def answer(self, catalog: Catalog, settings: Settings) -> Action:
+        return Explain(self.query, self.kind is ExplainKind.ANALYZE, catalog.memory, settings)
+
 
 @dataclass(frozen=True)
-class ExportCommand:
+class ExportCommand(Command):
     """Return the plan of a registered query as data. logical: its logical plan; settings: those at this place of the
     script."""
 
@@ -376,79 +445,31 @@ class ExportCommand:
     logical: Mapping[str, Any]
     settings: Settings = field(default_factory=Settings)
 
+    def answer(self, catalog: Catalog, settings: Settings) -> Action:
+        return self
+
 
 # --- transactions
 
 
 @dataclass(frozen=True)
-class BeginTransaction:
+class BeginTransaction(Command):
     """The commands up to COMMIT happen together or not at all."""
 
 
 @dataclass(frozen=True)
-class CommitTransaction:
+class CommitTransaction(Command):
     """End of a transaction, whose commands happen."""
 
 
 @dataclass(frozen=True)
-class RollbackTransaction:
+class RollbackTransaction(Command):
     """End of a transaction, of whose commands none happens."""
-
-
-Command: TypeAlias = (
-    CreateSourceCommand
-    | CreateViewCommand
-    | CreateQueryCommand
-    | CreateFunctionCommand
-    | CreateSummaryCommand
-    | DropCommand
-    | Unchanged
-    | AlterQuery
-    | AlterSource
-    | AlterSystem
-    | ChangeSetting
-    | InsertRows
-    | UpdateRows
-    | DeleteRows
-    | UpdateControl
-    | Subscribe
-    | Cancel
-    | ShowCommand
-    | Describe
-    | ExplainCommand
-    | ExportCommand
-    | SelectOnce
-    | BeginTransaction
-    | CommitTransaction
-    | RollbackTransaction
-)
 
 
 def applied(command: Command, catalog: Catalog, number: int = 0) -> Catalog:
     """Return the catalog after a command that has been bound to it. number: the id of a query that is created."""
-    if isinstance(command, CreateSourceCommand):
-        return catalog.with_source(command.source, command.text)
-    if isinstance(command, CreateViewCommand):
-        return catalog.with_view(command.view).with_reads(command.view.name, command.reads)
-    if isinstance(command, CreateSummaryCommand):
-        return catalog.with_summary(command.summary)
-    if isinstance(command, CreateFunctionCommand):
-        return catalog.with_function(command.function)
-    if isinstance(command, CreateQueryCommand):
-        registered = RegisteredQuery(command.text, command.start, command.attributes, number)
-        return catalog.with_query(command.query, registered).with_reads(command.query.name, command.reads)
-    if isinstance(command, DropCommand):
-        for dropped in command.drops:
-            function = dropped.kind in ("FUNCTION", "AGGREGATE")
-            catalog = catalog.without_function(dropped.name) if function else catalog.without(dropped.name)
-        return catalog
-    if isinstance(command, AlterQuery):
-        return _altered(command, catalog)
-    if isinstance(command, AlterSource):
-        return catalog.with_source(command.source, catalog.texts.get(command.name.lower(), ""))
-    if isinstance(command, InsertRows):
-        return catalog.with_rows(command.source, command.rows)
-    return catalog
+    return command.applied(catalog, number)
 
 
 def _altered(command: AlterQuery, catalog: Catalog) -> Catalog:

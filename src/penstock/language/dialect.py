@@ -58,7 +58,8 @@ def is_period_text(node: exp.Expr) -> bool:
 class Fault(ParseError):
     """A fault of syntax at `token` (None: the end of the statement).
 
-    expected: what should stand there, empty when nobody can say; message: says it all, when given.
+    expected: what should stand there, empty where that is unknown; message: the whole message, in place of one that is
+    made of `expected`.
     """
 
     def __init__(
@@ -156,6 +157,11 @@ class ExpressionParser(SparkParser):
     INTERVAL_SPANS: ClassVar[bool] = False
     STRICT_CAST: ClassVar[bool] = True
     ADD_JOIN_ON_TRUE: ClassVar[bool] = False
+
+    def reset(self) -> None:
+        super().reset()
+        #: Whether `$1` stands for a value.
+        self.takes_values = False
 
     def raise_error(self, message: str, token: Token = _NOTHING) -> None:
         here = token or self._curr or None
@@ -319,6 +325,8 @@ class ExpressionParser(SparkParser):
     ) -> exp.Add | exp.Interval | None:
         start = self._curr
         node = super()._parse_interval(require_interval, parse_function_unit)
+        if node is not None and isinstance(node.this, exp.Parameter):
+            self.raise_error("a length", self._next)
         self._from(start, node)
         return node
 
@@ -328,8 +336,15 @@ class ExpressionParser(SparkParser):
 
     def _parse_primary(self) -> exp.Expr | None:
         start = self._curr
-        node = super()._parse_primary()
+        node = self._parameter() or super()._parse_primary()
         return node if node is None or "span" in node.meta else self._from(start, node)
+
+    def _parameter(self) -> exp.Parameter | None:
+        """Parse `$1`, where it stands for a value."""
+        if not self.takes_values or not self._next.text.isdecimal() or not self._match(TokenType.PARAMETER):
+            return None
+        self._advance()
+        return exp.Parameter(this=int(self._prev.text))
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         filtered = self._curr.token_type is TokenType.FILTER and self._next.token_type is TokenType.L_PAREN

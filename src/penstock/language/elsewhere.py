@@ -130,7 +130,10 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("DURATION", "START", "FINISH", "PERIOD_BEGIN", "PERIOD_END"), _BOUNDS),
     "VALIDTIME": _VALID,
     **dict.fromkeys(("LOWERBOUND", "UPPERBOUND", "ERRORBOUND"), _ERROR_BOUNDS),
-    "MZ_NOW": "s [VALID] has the rows of s that are in their period: s VALID FOR 5 MINUTES [VALID]",
+    "MZ_NOW": (
+        "rows that leave after a time are a window, s [RANGE 1 HOUR]; rows with periods of their own are"
+        " s VALID FROM a TO b [VALID]"
+    ),
 }  # fmt: skip
 
 #: Words that parse as columns -> what to do about them.
@@ -155,4 +158,42 @@ CLAUSES: dict[str, str] = {
     "GROUP BY ALL": "name the columns: GROUP BY a, b",
     **dict.fromkeys(("ROLLUP", "CUBE", "GROUPING SETS"), _GROUPS),
     **dict.fromkeys(("SORT BY", "CLUSTER BY", "DISTRIBUTE BY"), "the first rows are ORDER BY column LIMIT 10"),
+}
+
+_TABLE = "events are a STREAM, a table is a RELATION: CREATE RELATION name (...) FROM MEMORY ()"
+_INDEX = "leave it out: queries keep what they look up by the keys of their joins and groups"
+_SCHEMA = "leave it out: there is one catalog, and its names have no schema"
+_CONNECTION = "addresses and secrets are options of a connector: FROM KAFKA (topic 't', bootstrap 'host:9092')"
+_MATERIALIZED = "what is kept up to date is a query, CREATE QUERY name AS SELECT ..., or a view that a query reads"
+_ROLES = "roles are those of tokens: penstock token add NAME --role read"
+
+#: Statements of other systems, by their first two words -> what to write instead.
+STATEMENTS: dict[tuple[str, str], str] = {
+    **{("CREATE", kind): _TABLE for kind in ("TABLE", "UNLOGGED", "FOREIGN")},
+    ("DROP", "TABLE"): "a table is a RELATION, events are a STREAM: DROP RELATION name",
+    ("ALTER", "TABLE"): (
+        "say ALTER RELATION name SET (...) or ALTER STREAM name SET (...); columns change with DROP and CREATE"
+    ),
+    **{(first, kind): _INDEX for first in ("CREATE", "DROP", "ALTER") for kind in ("INDEX", "UNIQUE")},
+    **{(first, kind): _SCHEMA for first in ("CREATE", "DROP", "ALTER") for kind in ("SCHEMA", "DATABASE", "CATALOG")},
+    **{(first, kind): _ROLES for first in ("CREATE", "DROP", "ALTER") for kind in ("USER", "ROLE")},
+    ("CREATE", "MATERIALIZED"): _MATERIALIZED,
+    ("CREATE", "SOURCE"): "rows that come are a STREAM: CREATE STREAM name (...) FROM KAFKA (...) TIMESTAMP BY at",
+    ("CREATE", "SINK"): "a sink belongs to a query: CREATE QUERY name INTO KAFKA (...) AS SELECT ...",
+    **{("CREATE", kind): _CONNECTION for kind in ("CONNECTION", "SECRET", "CONNECTOR")},
+}
+
+#: The same by the first word alone.
+FIRST_WORDS: dict[str, str] = {
+    "USE": _SCHEMA,
+    "TAIL": "the rows of a query as they come are SUBSCRIBE TO name",
+    "PRINT": "the rows of a query as they come are SUBSCRIBE TO name, at a server",
+    "MOVE": "a cursor goes forward by FETCH 10 FROM name",
+    "VACUUM": "leave it out: what is no longer needed is removed by itself",
+    "ANALYZE": "leave it out: statistics are kept by themselves; EXPLAIN ANALYZE SELECT .. measures a query",
+    "LOCK": "leave it out: a SELECT reads one state, and nothing is locked",
+    "\\": (
+        "commands with a backslash are those of `penstock shell` and psql; as statements SHOW STREAMS, RELATIONS, VIEWS"
+        " or QUERIES lists names, DESCRIBE name has columns"
+    ),
 }

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.language.elsewhere import CLAUSES, FUNCTIONS
+from penstock.language.elsewhere import CLAUSES, FIRST_WORDS, FUNCTIONS, STATEMENTS
 from penstock.language.keywords import KEYWORDS
 from penstock.types import Unit
 
@@ -157,6 +157,8 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
         return "leave out the comma, or complete the list"
     if here == "FROM" and index + 1 < len(tokens) and tokens[index + 1].token_type in (TokenType.COMMA, TokenType.FROM):
         return f"`{tokens[index].text}` in backticks is a column of that name"
+    if index == 0 and tokens:
+        return _of_a_text(tokens)
     asked_for = _of_a_name(tokens, index) or _without_words(tokens, index)
     if asked_for is not None:
         return asked_for
@@ -164,8 +166,8 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
         return "a statement ends with a semicolon"
     if here == "[" and index and tokens[index - 1].text == ")":
         return FUNCTIONS.get(_called(tokens[:index]))
-    asked = any(token.token_type is TokenType.SELECT for token in tokens[:index])
-    foreign = _IN_QUERY if asked or tokens[0].text.upper() != "CREATE" else _IN_DECLARATION
+    is_query = any(token.token_type is TokenType.SELECT for token in tokens[:index])
+    foreign = _IN_QUERY if is_query or tokens[0].text.upper() != "CREATE" else _IN_DECLARATION
     for token in reversed(tokens[max(0, index - _BACK) : index + 1]):
         word = token.text.upper()
         if token.token_type is TokenType.STRING or (len(word) < 2 and word not in foreign):
@@ -207,10 +209,14 @@ def _of_a_statement(tokens: Sequence[Token], words: Sequence[str], index: int) -
     first, name = words[0], tokens[-1].text
     if index == 0 and (first == "#" or words[:2] == ["/", "/"]):
         return "a comment is -- to the end of the line, or /* ... */"
+    if index == 0 and first in FIRST_WORDS:
+        return FIRST_WORDS[first]
     if index == 0 and first == "TRUNCATE":
         return f"rows are removed by DELETE FROM {name}, at a server, of a relation with OPERATION BY and SYSTEM TIME"
     if index == 0 and first == "MERGE":
         return "in a relation with PRIMARY KEY and TIMESTAMP BY an INSERT replaces the row of its key"
+    if index == 1 and (first, here) in STATEMENTS and here not in ("TABLE", "MATERIALIZED"):
+        return STATEMENTS[first, here]
     if index == 1 and first == "DROP" and here == "TABLE":
         return f"a table is a RELATION, events are a STREAM: DROP RELATION {name}"
     if first == "SHOW" and here == "CREATE":
@@ -241,13 +247,19 @@ def _of_a_declaration(tokens: Sequence[Token], words: Sequence[str], index: int)
     behind = words.index(kind) + 1
     if index == behind and here.isidentifier() and index + 1 < len(words) and words[index + 1] in ("(", "AS"):
         return f"{tokens[index].text} is a keyword; in backticks it is a name: `{tokens[index].text}`"
-    if index == behind + 1 and here in ("-", "."):
+    if index == behind + 1 and here == ".":
+        return f"a name has one part, and no schema; with a point in it: {_one_name(tokens, behind)}"
+    if index == behind + 1 and here == "-":
         return "a name with other characters stands in backticks, as in `a-b`"
     if index == behind + 1 and kind == "QUERY" and here == "(":
         return "columns are named by AS in the select list: SELECT a AS b"
     if kind in ("STREAM", "RELATION") and here == "ORDER BY":
         return "the column of the timestamp follows TIMESTAMP BY; rows that come late are waited for by ORDER WITHIN"
     return None
+
+
+def _one_name(tokens: Sequence[Token], at: int) -> str:
+    return f"`{''.join(token.text for token in tokens[at : at + 3])}`"
 
 
 #: Operators that other languages write the other way round.
@@ -280,8 +292,17 @@ def _of_a_clause(tokens: Sequence[Token], words: Sequence[str], index: int) -> s
     if here == "FOR" and words[index + 1 : index + 2] in (["UPDATE"], ["SHARE"]):
         return "leave it out: a SELECT reads one state, and nothing is locked"
     placed = words[index - 2 : index] == ["%", "S"] and not here
-    if placed or here == "?" or (here == ":" and before in (*_OPERATORS, "(", ",")):
-        return "a parameter is $1, $2, .. at the door of PostgreSQL, with the values beside the statement"
+    if placed or here in ("?", "$") or (here == ":" and before in (*_OPERATORS, "(", ",")):
+        return (
+            "a parameter is $1, $2, .. at the door of PostgreSQL, with the values beside the statement; elsewhere the"
+            " value itself stands in the text"
+        )
+    if here in ("&&", "&"):
+        return "conditions are joined by AND"
+    if here.isdecimal() and words[index - 4 : index - 1 : 2] == ["-", "-"] and words[index + 1 : index + 2] == [":"]:
+        return "a timestamp stands in quotes: '2020-01-31 12:00:00'"
+    if here == "PARTITION BY" and "ROWS" in words[max(0, index - 3) : index]:
+        return "PARTITION BY stands before ROWS: [PARTITION BY key ROWS 10]"
     if here in ("~", "~*"):
         return "a regular expression is RLIKE: name RLIKE '^h'"
     if index < len(tokens) and tokens[index].token_type is TokenType.STRING:
@@ -289,10 +310,22 @@ def _of_a_clause(tokens: Sequence[Token], words: Sequence[str], index: int) -> s
             return "values of IN stand in brackets: IN (1, 2)"
         if before in ("FROM", "JOIN") and any(mark in here for mark in "./*"):
             return f"a file is declared: CREATE STREAM s (...) FROM FILES (path '{tokens[index].text}') TIMESTAMP BY at"
+        if before in ("FROM", "JOIN", "INTO") and not here:
+            return "a parameter is a value, and no name: write the name into the statement"
     return None
 
 
 _IN_BACKTICKS = "a name with other characters stands in backticks, as in `a b`; brackets hold windows"
+
+
+def _of_a_text(tokens: Sequence[Token]) -> str | None:
+    """Return the hint for a text that begins as no statement does: a name alone, or that of a file."""
+    name = tokens[0].text
+    if tokens[-1].text.lower() in ("cql", "sql") and tokens[-2:-1] and tokens[-2].text == ".":
+        return "the text of the statements is expected, not the name of a file that holds it"
+    if len(tokens) == 1 and name.isidentifier():
+        return f"a statement begins with a verb: SELECT * FROM {name}, SUBSCRIBE TO {name} or DESCRIBE {name}"
+    return None
 
 
 def _of_a_name(tokens: Sequence[Token], index: int) -> str | None:
@@ -438,16 +471,16 @@ def _in_valid(before: Sequence[str], here: str) -> str | None:
     last = max((i for i, word in enumerate(before) if word == "VALID"), default=None)
     if last is None or len(before) - last > _BACK_TO_VALID or before[last - 1 : last] == ["["]:
         return None
-    said = [*before[last + 1 :], here]
-    if said[0] == "FROM" and not {"TO", "THROUGH"}.intersection(said):
+    clause = [*before[last + 1 :], here]
+    if clause[0] == "FROM" and not {"TO", "THROUGH"}.intersection(clause):
         return _FROM_FOR if here == "FOR" else _FROM_TO
-    if said[0] == "UNTIL":
-        return _NEXT if said[1:2] == ["NEXT"] or "NEXT" in said else _UNTIL
-    if len(said) > 1 or said[0] in _PREDICATES:
+    if clause[0] == "UNTIL":
+        return _NEXT if clause[1:2] == ["NEXT"] or "NEXT" in clause else _UNTIL
+    if len(clause) > 1 or clause[0] in _PREDICATES:
         return None
-    meant = difflib.get_close_matches(here, ("FOR", "FROM", "UNTIL"), n=1)
-    if meant and here not in meant:
-        return f"did you mean VALID {meant[0]}?"
+    similar = difflib.get_close_matches(here, ("FOR", "FROM", "UNTIL"), n=1)
+    if similar and here not in similar:
+        return f"did you mean VALID {similar[0]}?"
     return _VALID if here in ("BETWEEN", "TO", "(", "PERIOD", "INTERVAL", "ON") or here.isdecimal() else None
 
 

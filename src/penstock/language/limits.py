@@ -1,5 +1,5 @@
 """Maximum sizes of scripts, statements and queries (P0105): each limit is far above what people write, and below it
-every script is parsed, bound and planned in seconds. `docs/language.md` lists them.
+every script is parsed, bound and planned in seconds. `docs/language/scripts.md` lists them.
 """
 
 from __future__ import annotations

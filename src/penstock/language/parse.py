@@ -11,11 +11,10 @@ from penstock.deep import deep, on_deep_stack
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.dialect import Cql, Fault, token_span
 from penstock.language.grammar.fragments import GIVES_UP, curly_quote, located, parser_over, unclosed_quote
-from penstock.language.grammar.statements import BEGINNINGS, CqlParser
 from penstock.language.limits import MAX_SCRIPT, MAX_STATEMENTS, TOO_DEEP, beyond_limits, too_deep
-from penstock.language.statement_kinds import BY_WORD
-from penstock.language.statement_kinds.script import Script
-from penstock.language.statements import OneTimeSelect, Statement
+from penstock.language.statements import OneTimeSelect, is_first_word, read_statement
+from penstock.language.statements.script import Script
+from penstock.language.statements.statement import Statement
 from penstock.language.text import SourceText, TextSpan
 
 #: Levels that the parser reads on the caller's stack: it calls itself some 25 times a level.
@@ -113,7 +112,7 @@ def _next_statement(source: SourceText, tokens: list[Token], start: int) -> list
 
 def _begins(source: SourceText, before: Token | None, token: Token) -> bool:
     """Return whether a statement begins with `token`, the first word in its line. before: the token before it."""
-    if token.text.upper() not in BEGINNINGS and token.text.upper() not in BY_WORD:
+    if not is_first_word(token.text):
         return False
     between = source.text[before.end + 1 if before else 0 : token.start]
     line = between.rpartition("\n")
@@ -126,9 +125,10 @@ def _declared(tokens: list[Token]) -> set[str]:
     return {words[2]} if len(words) > 2 and words[0] == "create" else set()
 
 
-def parse_script(text: str, file: str | None = None) -> Script:
-    """Return the statements of a script, unbound. Raises ScriptErrors with every syntax error in it."""
-    source = SourceText.of(text, file)
+def parse_script(text: str, file: str | None = None, parameters: bool = False) -> Script:
+    """Return the statements of a script, unbound. parameters: whether `$1` stands for a value, which
+    `Script.with_values` puts there. Raises ScriptErrors with every syntax error in it."""
+    source = SourceText.of(text, file, parameters)
     parsed = parse_statements(source)
     if parsed.errors:
         raise ScriptErrors(parsed.errors)
@@ -143,7 +143,8 @@ def parse_query(source: SourceText) -> OneTimeSelect:
     statements = parsed.statements
     if len(statements) != 1 or not isinstance(statements[0], OneTimeSelect):
         span = statements[1 if len(statements) > 1 else 0].span if statements else TextSpan(0, 1)
-        raise ScriptErrors([source.error("P0101", "expected one query and nothing else", span)])
+        hint = "a query is SELECT ..., without CREATE QUERY; in Python execute(...) takes statements"
+        raise ScriptErrors([source.error("P0101", "expected one query and nothing else", span, hint)])
     return statements[0]
 
 
@@ -170,7 +171,7 @@ def _parse_one(source: SourceText, tokens: list[Token]) -> tuple[Statement, int,
 def _parsed(source: SourceText, tokens: list[Token]) -> tuple[Statement, int, list[PenstockError]]:
     parser = parser_over(source, tokens)
     try:
-        statement = _statement(parser)
+        statement = read_statement(parser)
         if parser._curr and not _begins(source, parser._prev, parser._curr):
             raise Fault("", parser._curr)
     except Fault as fault:
@@ -183,11 +184,3 @@ def _parsed(source: SourceText, tokens: list[Token]) -> tuple[Statement, int, li
         raise source.error("P0105", beyond, statement.span)
     faults = {fault.token.start if fault.token else -1: located(source, tokens, fault) for fault in parser.faults}
     return statement, parser._index if parser._curr else len(tokens), list(faults.values())
-
-
-def _statement(parser: CqlParser) -> Statement:
-    start, word = parser._here(), parser._take_any(*BY_WORD)
-    if word is None:
-        return parser.statement(tuple(BY_WORD))
-    found: Statement = BY_WORD[word].read(parser, start)
-    return found

@@ -1,15 +1,17 @@
-"""Print queries as text, which parses to an equal query; layout and comments are not kept."""
+"""Print queries and clauses of statements as text, which parses to equal trees; layout and comments are not kept."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.generators.spark import SparkGenerator
 
+from penstock.language.clauses import AsOf, Connector, StartClause, WrittenOption
 from penstock.language.dialect import Cql
 from penstock.language.limits import continues
 from penstock.language.queries import (
@@ -27,6 +29,7 @@ from penstock.language.queries import (
     JoinKind,
     Length,
     LocalView,
+    Mark,
     Name,
     OrderItem,
     PlanQuery,
@@ -311,3 +314,52 @@ class ScalarGenerator(SparkGenerator):
 def scalar_text(node: exp.Expr) -> str:
     """Return a scalar expression as CQL."""
     return str(ScalarGenerator(dialect=Cql()).generate(node))
+
+
+# --- clauses of statements
+
+
+def word_text(word: str, mark: Mark | None) -> str:
+    return word if mark else ""
+
+
+def where_text(condition: exp.Expr | None) -> str:
+    return "" if condition is None else f" WHERE {scalar_text(condition)}"
+
+
+def definition_text(query: QueryTree) -> str:
+    """Return what a query is: AS and its text, or FROM PLAN."""
+    return print_query(query) if isinstance(query, PlanQuery) else f"AS {print_query(query)}"
+
+
+def start_text(clause: StartClause | None) -> str:
+    if clause is None:
+        return ""
+    at = f" {instant_text(clause.at)}" if clause.at else ""
+    return f" START {clause.mode.value}{at}{word_text(' WAIT', clause.wait)}"
+
+
+def as_of_text(clause: AsOf | None) -> str:
+    return "" if clause is None else f" AS OF {instant_text(clause)}"
+
+
+def instant_text(clause: AsOf) -> str:
+    return str(clause.at) if isinstance(clause.at, int) else string_text(clause.at)
+
+
+def connector_text(connector: Connector) -> str:
+    return f"{name_text(connector.name)} ({options_text(connector.options)})"
+
+
+def options_text(options: tuple[WrittenOption, ...]) -> str:
+    return ", ".join(f"{_dotted(o.key)} {string_text(o.value)}" for o in options)
+
+
+def setting_text(name: Name, value: str) -> str:
+    """Return the text of `name = value`."""
+    return f"{_dotted(name)} = {string_text(value)}"
+
+
+def _dotted(name: Name) -> str:
+    """Return the name of a setting: those of Spark and of clients have dots."""
+    return ".".join(name_text(replace(name, text=part)) for part in name.text.split("."))

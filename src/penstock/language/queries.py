@@ -1,4 +1,4 @@
-"""Syntax trees of queries: frozen, with positions, before any name is looked up (docs/language.md).
+"""Syntax trees of queries: frozen, with positions, before any name is looked up (docs/language/queries.md).
 
 Scalar expressions inside are sqlglot's trees, built by the grammar and never changed. Spans do not count for equality,
 so a query equals the result of parsing its printed text.
@@ -83,7 +83,7 @@ class Length:
 
 @dataclass(frozen=True)
 class ValidClause:
-    """VALID: during which period that is true what a row says. One of three forms.
+    """VALID: the period of a row. One of three forms.
 
     Args:
         length: of FOR.
@@ -103,7 +103,7 @@ class ValidClause:
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
-# --- windows (docs/language.md)
+# --- windows (docs/language/windows.md)
 
 
 class Extent(enum.Enum):
@@ -171,7 +171,7 @@ class WindowClause:
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
-# --- queries (docs/language.md)
+# --- queries (docs/language/queries.md)
 
 
 class StreamOperator(enum.Enum):
@@ -324,15 +324,6 @@ class PreferenceClause:
     fade_span: TextSpan = field(default=NOWHERE, compare=False)
     budget_span: TextSpan = field(default=NOWHERE, compare=False)
     window_span: TextSpan = field(default=NOWHERE, compare=False)
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class Collapse:
-    """COLLAPSE (rate, depth) of a summary."""
-
-    rate: int
-    depth: int
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

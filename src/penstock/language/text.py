@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 
@@ -35,21 +35,28 @@ def fields_compared(kind: type) -> tuple[str, ...] | None:
 #: Classes of values without parts, as most fields of a tree have.
 LEAVES = {str, int, bool, type(None), TextSpan}
 
-#: By class: everything that walks over the tree of a statement asks at every node.
+#: By class: every walk over the tree of a statement looks it up at every node.
 _FIELDS: dict[type, tuple[str, ...] | None] = {}
 
 
 @dataclass(frozen=True)
 class SourceText:
-    """The text of a script, and its file name."""
+    """The text of a script, and its file name.
+
+    Args:
+        values: what is read in place of each `$1`, by its place and in order; empty where the values are not known
+            yet, None where `$1` is no part of the language.
+    """
 
     text: str
     file: str | None = None
+    values: tuple[tuple[TextSpan, str], ...] | None = None
 
     @staticmethod
-    def of(text: str, file: str | None = None) -> SourceText:
-        """Return the text without the byte order mark with which some programs begin files."""
-        return SourceText(text.removeprefix("\ufeff"), file)
+    def of(text: str, file: str | None = None, parameters: bool = False) -> SourceText:
+        """Return the text without the byte order mark with which some programs begin files. parameters: whether `$1`
+        stands for a value."""
+        return SourceText(text.removeprefix("\ufeff"), file, () if parameters else None)
 
     @cached_property
     def _lines(self) -> list[int]:
@@ -69,7 +76,16 @@ class SourceText:
         return "\n" * (place.line - 1) + " " * (place.column - 1)
 
     def slice(self, span: TextSpan) -> str:
-        return self.text[span.start : span.end]
+        """Return the text of a place, with its values."""
+        values = self.values or ()
+        parts: list[str] = []
+        at = span.start
+        for place, text in values[bisect_left(values, span.start, key=lambda value: value[0].start) :]:
+            if place.end > span.end:
+                break
+            parts += [self.text[at : place.start], text]
+            at = place.end
+        return "".join([*parts, self.text[at : span.end]])
 
     def error(self, code: str, message: str, span: TextSpan, hint: str | None = None) -> PenstockError:
         return PenstockError(code, message, self.position(span), hint)

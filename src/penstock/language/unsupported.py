@@ -1,221 +1,171 @@
-"""Reject, with P0901 at its place, everything in a statement that the binder does not implement.
+"""Reject, with P0901 at its place, every scalar expression in a statement that the binder does not implement.
 
-It works by tables of what IS implemented: fields of statements and kinds of scalar nodes with their arguments.
-Everything else is rejected, so a clause that is added to the grammar is never ignored before the binder implements it
-too.
+It works by tables of what IS implemented: kinds of nodes with their arguments. Everything else is rejected, so what
+sqlglot's grammar reads is never ignored. That every field of the trees of queries and statements is bound, a test makes
+sure of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 from sqlglot import exp
 
+from penstock.errors import PenstockError
+from penstock.expressions.aggregates import aggregate_function
+from penstock.language.binder.scalars.calls import function_name
+from penstock.language.binder.scalars.expressions import BINDERS
+from penstock.language.binder.scalars.summary_estimates import estimate_parts, hint_of_estimate
 from penstock.language.dialect import span_of
-from penstock.language.queries import (
-    Align,
-    BudgetClause,
-    Collapse,
-    Count,
-    DerivedSource,
-    Duration,
-    EmbeddedQuery,
-    FrequencyClause,
-    FrequentClause,
-    Item,
-    JoinedSource,
-    Length,
-    LocalView,
-    Mark,
-    Name,
-    NamedSource,
-    OrderItem,
-    PlanQuery,
-    PreferenceClause,
-    SampleClause,
-    SelectQuery,
-    SetQuery,
-    SortedQuery,
-    Star,
-    StreamQuery,
-    ToStream,
-    ValidClause,
-    ValuesQuery,
-    WindowClause,
-    WithQuery,
-)
-from penstock.language.statements import (
-    AlterQueryStatement,
-    AlterSourceStatement,
-    AlterSystemStatement,
-    AsAction,
-    AsOf,
-    Assignment,
-    ColumnDefinition,
-    Connector,
-    CreateFunction,
-    CreateQuery,
-    CreateSource,
-    CreateSummary,
-    CreateView,
-    DeleteStatement,
-    DropStatement,
-    ErrorPolicy,
-    ExplainStatement,
-    Insert,
-    IntoAction,
-    OneTimeSelect,
-    PauseAction,
-    RenameAction,
-    ResumeAction,
-    RetainClause,
-    RowsConfirmed,
-    SetAction,
-    SetSetting,
-    StartClause,
-    Statement,
-    SubscribeStatement,
-    SwapAction,
-    TimestampBy,
-    TypeText,
-    UpdateStatement,
-    WrittenOption,
-)
+from penstock.language.elsewhere import CLAUSES, FUNCTIONS
+from penstock.language.queries import EmbeddedQuery
 from penstock.language.text import LEAVES, TextSpan, fields_compared
-from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
 
-_TREES = (Name.__module__, CreateSource.__module__, TypeText.__module__, DeleteStatement.__module__)
+Refusal = tuple[PenstockError, TextSpan]
 
-#: The fields that the binder reads of each kind of tree. Spans are not listed.
-CARRIED_OUT: dict[type, frozenset[str]] = {
-    kind: frozenset(names.split())
-    for kind, names in {
-        Name: "text quoted schema",
-        Duration: "interval",
-        Count: "value",
-        Length: "value unit",
-        ValidClause: "length begin end through until_next by at_most",
-        Align: "to",
-        FrequencyClause: "every partition",
-        WindowClause: "extent length partition span_limit slide align where internal frequency at_most open",
-        ToStream: "operator restore window",
-        Star: "qualifier",
-        Item: "value alias",
-        Mark: "",
-        FrequentClause: "k by per above possibly",
-        SampleClause: "percent by rows per weight seed",
-        NamedSource: "name window sample alias items period valid gaps least",
-        DerivedSource: "query window alias columns called lateral sample",
-        JoinedSource: "left right kind on using natural",
-        SelectQuery: "items source distinct wrapped frequency where group frequent having preference",
-        ValuesQuery: "rows",
-        PreferenceClause: "order expressions fade per budget window",
-        BudgetClause: "kind units interval",
-        Collapse: "rate depth",
-        CreateSummary: "name stream columns granularity collapse method options existence",
-        SetQuery: "left right kind all",
-        StreamQuery: "operator query",
-        SortedQuery: "query order limit offset",
-        OrderItem: "value descending nulls_first",
-        LocalView: "name columns query",
-        WithQuery: "views query",
-        PlanQuery: "text",
-        ColumnDefinition: "name type",
-        WrittenOption: "key value",
-        Connector: "name options",
-        TimestampBy: "column unit",
-        ErrorPolicy: "policy",
-        StartClause: "mode at wait",
-        RetainClause: "length columns",
-        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key non_retroactive"
-        " system_time ahead idle retain existence valid",
-        CreateView: "name columns query existence",
-        CreateQuery: "name query into start attributes existence",
-        AsOf: "at",
-        OneTimeSelect: "query as_of",
-        Insert: "name rows columns",
-        SetSetting: "name value",
-        ExplainStatement: "query analyze name start sharing",
-        DropStatement: "kind name if_exists cascade",
-        CreateFunction: "kind name body parameters returns volatile existence",
-        PauseAction: "with_state",
-        ResumeAction: "start reset",
-        SetAction: "options",
-        RenameAction: "name",
-        IntoAction: "into",
-        AsAction: "query start reset",
-        SwapAction: "name",
-        AlterQueryStatement: "name action",
-        AlterSourceStatement: "kind name options",
-        AlterSystemStatement: "name value",
-        Assignment: "column value",
-        UpdateStatement: "name assignments where confirmed",
-        RowsConfirmed: "count",
-        DeleteStatement: "name where",
-        SubscribeStatement: "name query snapshot progress as_of up_to",
-        TypeText: "text",
-    }.items()
+_NO_ARGUMENTS: frozenset[str] = frozenset()
+_TWO = frozenset({"this", "expression"})
+
+#: Arguments of each kind of node that the binder reads. Kinds not listed have `this` and `expression`.
+ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Column: frozenset({"this", "table"}),
+    exp.Identifier: frozenset({"this", "quoted"}),
+    exp.Literal: frozenset({"this", "is_string"}),
+    exp.Null: _NO_ARGUMENTS,
+    exp.Div: _TWO | {"typed", "safe"},
+    exp.DPipe: _TWO | {"safe"},
+    exp.Is: _TWO | {"negate"},
+    exp.Like: _TWO | {"negate"},
+    exp.ILike: _TWO | {"negate"},
+    exp.In: frozenset({"this", "expressions", "query"}),
+    exp.Exists: frozenset({"this"}),
+    exp.Any: frozenset({"this"}),
+    exp.All: frozenset({"this"}),
+    exp.Tuple: frozenset({"expressions"}),
+    exp.Subquery: frozenset({"this"}),
+    EmbeddedQuery: frozenset({"cql"}),
+    exp.Between: frozenset({"this", "low", "high"}),
+    exp.Case: frozenset({"this", "ifs", "default"}),
+    exp.If: frozenset({"this", "true"}),
+    exp.Cast: frozenset({"this", "to"}),
+    exp.TryCast: frozenset({"this", "to", "safe"}),
+    exp.HexString: frozenset({"this", "is_integer"}),
+    exp.Interval: frozenset({"this", "unit", "fraction_in_string"}),
+    exp.Trim: frozenset({"this", "position", "expression"}),
+    exp.Substring: frozenset({"this", "start", "length"}),
+    exp.StrPosition: frozenset({"this", "substr", "position"}),
+    exp.Anonymous: frozenset({"this", "expressions"}),
+    exp.Distinct: frozenset({"expressions"}),
+    exp.DataType: frozenset(exp.DataType.arg_types),  # the type's text is parsed by types.parse_type
+    exp.Star: _NO_ARGUMENTS,
+    exp.Where: frozenset({"this"}),
+    exp.Var: frozenset({"this"}),
+}
+_PARTS = frozenset({exp.DataType, exp.Identifier, exp.If, exp.Distinct, exp.Star, exp.Where, exp.Var})
+_NAMES: dict[type[exp.Expr], str] = {
+    exp.Window: "a window function (OVER)",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.Order: "ORDER BY in an aggregate",
+    exp.Limit: "LIMIT in an aggregate",
+    exp.IgnoreNulls: "IGNORE NULLS",
+    exp.RespectNulls: "RESPECT NULLS",
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.Dot: "a name of several parts",
+    exp.Alias: "a named argument",
+    exp.National: "a national string",
+    exp.Coalesce: "??",
+    exp.Concat: "adjacent strings",
+}
+_SHOWN_ARGUMENTS: dict[tuple[type[exp.Expr], str], str] = {
+    (exp.Column, "db"): "a name of more than two parts",
+    (exp.In, "field"): "IN without parentheses",
 }
 
 
-@dataclass(frozen=True)
-class Clause:
-    """The name of a rejected field in messages, and its place."""
-
-    name: str
-    place: Callable[[Any], TextSpan]
-
-
-def _own(attribute: str) -> Callable[[Any], TextSpan]:
-    return lambda node: node if isinstance(node, TextSpan) else _span(getattr(node, attribute))
-
-
-def _span(value: Any) -> TextSpan:
-    if isinstance(value, TextSpan):
-        return value
-    if isinstance(value, exp.Expr):
-        return span_of(value)
-    span = getattr(value, "span", None)
-    return span if isinstance(span, TextSpan) else TextSpan(0, 1)
+def refusals(part: object) -> Iterator[Refusal]:
+    """Yield everything in a statement that is not implemented, with its place."""
+    if isinstance(part, exp.Expr):
+        yield from scalar_refusals(part)
+        for embedded in part.find_all(EmbeddedQuery):
+            yield from refusals(embedded.tree)
+    elif isinstance(part, tuple):
+        for one in part:
+            yield from refusals(one)
+    elif type(part) not in LEAVES:
+        for name in fields_compared(type(part)) or ():
+            yield from refusals(getattr(part, name))
 
 
-#: Fields that are rejected by name; any other field outside CARRIED_OUT is rejected by its field name.
-REFUSED: dict[tuple[type, str], Clause] = {}
+def scalar_refusals(root: exp.Expr) -> Iterator[Refusal]:
+    """Yield what in a scalar expression is not implemented. The operands of a rejected node are not checked."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        refusal = _node_refusal(node)
+        if refusal is not None:
+            yield refusal
+            continue
+        known = ARGUMENTS.get(type(node), _TWO)
+        for key, value in node.args.items():
+            if value is None or value is False or value == []:
+                continue
+            if key not in known:
+                yield _argument_refusal(node, key, value)
+            elif type(node) is not exp.DataType:
+                stack.extend(
+                    part for part in (value if isinstance(value, list) else [value]) if isinstance(part, exp.Expr)
+                )
 
 
-def refusals(statement: object) -> list[Refusal]:
-    """Return everything in a statement that is not implemented, with its place."""
-    return list(_refusals(statement))
+def _node_refusal(node: exp.Expr) -> Refusal | None:
+    """Return the rejection of the node as such, whatever its arguments."""
+    kind = type(node)
+    if kind is exp.Dot and estimate_parts(node) is None and not _is_in_estimate(node):
+        return not_yet(_NAMES[kind], span_of(node), _hint_of_parts(node))
+    if kind not in BINDERS and kind not in _PARTS:
+        return not_yet(_NAMES.get(kind, "this expression"), span_of(node))
+    misplaced = _misplaced(node)
+    return None if misplaced is None else (misplaced, span_of(node))
 
 
-def _refusals(node: object) -> Iterator[Refusal]:
-    if isinstance(node, exp.Expr):
-        yield from scalar_refusals(node)
-        for embedded in node.find_all(EmbeddedQuery):
-            yield from _refusals(embedded.tree)
-    elif isinstance(node, tuple):
-        for part in node:
-            yield from _refusals(part)
-    elif (names := fields_compared(type(node))) is not None and _is_tree(node):
-        # A statement in a file of its own is bound there.
-        whole = frozenset(names if type(node).__module__ not in _TREES else ())
-        carried_out = CARRIED_OUT.get(type(node), whole)
-        for name in names:
-            value = getattr(node, name)
-            if name in carried_out:
-                if type(value) not in LEAVES:
-                    yield from _refusals(value)
-            elif not _is_absent(value):
-                clause = REFUSED.get((type(node), name))
-                shown = clause.name if clause else name.replace("_", " ").upper()
-                yield not_yet(shown, clause.place(node) if clause else _span(node))
+def _hint_of_parts(node: exp.Expr) -> str | None:
+    """Return the hint of a function of another system with a name such as HLL_COUNT.INIT."""
+    call = node.expression
+    if (hint := hint_of_estimate(node)) is not None:
+        return hint
+    if not isinstance(node.this, exp.Column | exp.Identifier) or not isinstance(call, exp.Anonymous):
+        return None
+    return FUNCTIONS.get(f"{node.this.name}_{function_name(call)}".upper())
 
 
-def _is_tree(node: object) -> bool:
-    return type(node).__module__ in _TREES or isinstance(node, Statement)
+def _is_in_estimate(node: exp.Expr) -> bool:
+    return node.parent is not None and estimate_parts(node.parent) is not None
 
 
-def _is_absent(value: object) -> bool:
-    return value is None or value is False or value == ()
+def _argument_refusal(node: exp.Expr, key: str, value: object) -> Refusal:
+    name = _SHOWN_ARGUMENTS.get((type(node), key), "this form of the expression")
+    place = value if isinstance(value, exp.Expr) and key != "db" else node
+    return not_yet(name, span_of(place), hint_of_estimate(node))
+
+
+def _misplaced(node: exp.Expr) -> PenstockError | None:
+    """Return the error for DISTINCT or * outside calls of aggregates."""
+    if not isinstance(node, exp.Star | exp.Distinct):
+        return None
+    parent = node.parent
+    alone = isinstance(parent, exp.Anonymous) and len(parent.expressions) == 1
+    name = function_name(parent).upper() if isinstance(parent, exp.Anonymous) else ""
+    if isinstance(node, exp.Star) and any(node.args.values()):
+        return PenstockError("P0901", "* with EXCEPT is not supported", hint="name the columns")
+    if isinstance(node, exp.Star):
+        function = aggregate_function(name)
+        fits = alone and function is not None and function.of_rows
+        hint = f"name a column, as in {name}(x)" if name else "name the columns"
+        return None if fits else PenstockError("P0304", "* is only allowed in a select list or in COUNT(*)", hint=hint)
+    # The binder checks whether the call is one of an aggregate, possibly a user-defined one.
+    return None if alone else PenstockError("P0304", "DISTINCT follows SELECT or is first in an aggregate")
+
+
+def not_yet(name: str, span: TextSpan, hint: str | None = None) -> Refusal:
+    """Return the rejection of the feature `name`."""
+    return PenstockError("P0901", f"{name} is not supported yet", hint=hint or CLAUSES.get(name)), span

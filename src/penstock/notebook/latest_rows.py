@@ -104,7 +104,7 @@ class LatestRows:
         value = next((i for i in of_query if schema[i].name == self.value), None)
         by = next((i for i in of_query if schema[i].name == self.by), None)
         if value is None:
-            value = next((i for i in of_query if _is_number(schema[i].type)), None)
+            value = next((i for i in of_query if is_number(schema[i].type)), None)
         if by is None:
             by = next((i for i in of_query if _is_text(schema[i].type)), None)
         return value, by
@@ -120,7 +120,7 @@ def _is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
-def _is_number(type_: pa.DataType) -> bool:
+def is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 

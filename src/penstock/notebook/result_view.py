@@ -24,7 +24,7 @@ _LONGEST = 1_000
 
 @dataclass(frozen=True)
 class ResultView:
-    """A result at a moment, as a notebook shows it. title: its name; state: what is said of it."""
+    """A result at a moment, as a notebook shows it. title: its name; state: the text on its progress."""
 
     title: str
     state: str

@@ -28,7 +28,7 @@ class Listed(list[T]):
 
 
 def table_of(names: Sequence[str], rows: Sequence[Sequence[Any]], total: int, note: str = "") -> str:
-    """Return rows as a table. total: how many there are; note: what is said below."""
+    """Return rows as a table. total: how many there are; note: the text below it."""
     head = "".join(f"<th>{text_of(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{cell_of(value)}</td>' for value in row)}</tr>" for row in rows)
     hidden = total - len(rows)

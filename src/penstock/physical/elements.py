@@ -8,7 +8,7 @@ union) treats both alike, so negative tuples need no separate code there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,6 +127,19 @@ def concat(parts: Sequence[Elements]) -> Elements:
         np.concatenate([p.exp for p in parts]),
         np.concatenate([p.signs for p in parts]) if signed else None,
     )
+
+
+def gathered(parts: Iterable[Elements], least: int) -> Iterator[Elements]:
+    """Yield the elements of `parts` in their order, at least `least` at once, but for the last."""
+    some, rows = list[Elements](), 0
+    for part in parts:
+        some.append(part)
+        rows += len(part)
+        if rows >= least:
+            yield concat(some)
+            some, rows = [], 0
+    if some:
+        yield concat(some)
 
 
 def taken(columns: Sequence[pa.Array], rows: Int64s) -> list[pa.Array]:

@@ -1,4 +1,4 @@
-"""The end of a statement from outside: its caller has left, or someone has cancelled it."""
+"""End a statement from outside: its caller has left, or a user has cancelled it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.errors import PenstockError
 
 
 class Cancellation:
-    """Tells a statement that it is to end. Any thread may set it, once and for good."""
+    """Ends a statement. Any thread may set it, once and for good."""
 
     def __init__(self) -> None:
         self._event = threading.Event()

@@ -29,7 +29,7 @@ from penstock.physical.elements import Elements, concat, empty
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.saved_content import SavedContent, read_saved, write_saved
 from penstock.runtime.live.content import Content
-from penstock.types import END
+from penstock.types import END, TimeDomain
 
 LOG = logging.getLogger("penstock.results")
 SAVE_EVERY = 100
@@ -80,8 +80,9 @@ class ContentState:
                 self.early.append(as_elements(file.rows(id_)))
         tick = file.heartbeats.get(id_, NOTHING)
         if tick >= END:
-            # Nothing follows: the last instant is that of the last change, 0 without one.
-            tick = max((int(part.ts.max()) for part in self.early if len(part)), default=0)
+            # Nothing follows: the last instant is that of the last change, or was known before, 0 without one.
+            known = 0 if self.tick is None else self.tick
+            tick = max((int(part.ts.max()) for part in self.early if len(part)), default=known)
         if tick > NOTHING and (self.tick is None or tick > self.tick):
             self.tick = tick
         if self.tick is not None and self.early:
@@ -91,7 +92,7 @@ class ContentState:
             self.early = [] if final.all() else [whole.filter(~final)]
 
     def give_up(self, reason: str) -> None:
-        """Drop the content. A warning says so."""
+        """Drop the content and log a warning."""
         self.given_up, self.early = reason, []
         self.settled = Content(self.types)
         message = f"the content of {self.record.name} is not kept: {reason}"
@@ -181,10 +182,7 @@ class ResultContents:
         PenstockError P0711."""
         state = self.latest(id_)
         if state.tick is None or tick > state.tick:
-            show = state.record.domain.show
-            reached = "at no instant yet" if state.tick is None else f"up to {show(state.tick)}"
-            message = f"the content of {state.record.name} at {show(tick)}: it is complete {reached}"
-            raise PenstockError("P0711", message, hint="leave out AS OF, or ask again later")
+            raise not_reached(state.record.name, state.record.domain, tick, state.tick)
         return state if tick == state.tick else self._undone(state, tick)
 
     def _undone(self, state: ContentState, tick: int) -> ContentState:
@@ -198,18 +196,24 @@ class ResultContents:
 
     def _since(self, state: ContentState, tick: int) -> Elements | None:
         """Return the settled changes after `tick`. Raises PenstockError P0711 where some are gone."""
-        id_ = state.record.id
+        id_, settled = state.record.id, state.tick
+        assert settled is not None, "only a content that has an instant has been at an earlier one"
         parts: list[Elements] = []
+        #: The last batch up to which the query has changed nothing after `tick`.
+        before = -1
         for batch in reversed(self._folder.batches()):
             file = self._folder.file(batch) if batch <= state.batch else None
             section = file.sections.get(id_) if file is not None else None
             if file is None or section is None:
                 continue
             if section.high <= tick:
-                return concat(parts) if parts else None
+                before = batch
+                break
             changes = as_elements(file.rows(id_))
-            parts.append(changes.filter((changes.ts > tick) & (changes.ts <= (state.tick or tick))))
-        if self._folder.removed(id_).batch >= 0:
+            parts.append(changes.filter((changes.ts > tick) & (changes.ts <= settled)))
+        # A file with rows of other queries outlasts later ones, and rows may have gone while these files were read.
+        removed = self._folder.removed(id_)
+        if before < removed.batch and (removed.high is None or removed.high > tick):
             domain = state.record.domain
             raise _no_content(state.record, f"its changes since {domain.show(tick)} are gone")
         return concat(parts) if parts else None
@@ -238,9 +242,7 @@ class ResultContents:
     def _begun(self, record: ResultRecord) -> ContentState:
         """Return what was saved of a content, or its beginning."""
         if record.is_stream:
-            raise PenstockError(
-                "P0711", f"{record.name} is a stream, and has no content", hint="read it without a snapshot"
-            )
+            raise has_no_content(record.name)
         state = ContentState(record, -1, None, Content(record.schema.types[2:]))
         saved = read_saved(self._folder.path, record.id)
         if saved is not None and not saved.given_up:
@@ -317,6 +319,26 @@ class ResultContents:
             for id_ in ids:
                 self._states.pop(id_, None)
                 self._saved_at.pop(id_, None)
+
+
+def has_no_content(name: str) -> PenstockError:
+    """Return the error for a snapshot of a stream."""
+    return PenstockError("P0711", f"{name} is a stream, and has no content", hint="read it without a snapshot")
+
+
+def not_reached(name: str, domain: TimeDomain, tick: int, complete: int | None) -> PenstockError:
+    """Return the error for the content at an instant that a relation has not reached. complete: up to which tick it is
+    complete."""
+    reached = "at no instant yet" if complete is None else f"up to {domain.show(complete)}"
+    message = f"the content of {name} at {domain.show(tick)}: it is complete {reached}"
+    return PenstockError("P0711", message, hint="leave out AS OF, or ask again later")
+
+
+def content_rows(schema: pa.Schema, tick: int, content: pa.Table) -> pa.Table:
+    """Return a content as rows that are added at a tick. schema: of the changes."""
+    stamps = pa.repeat(pa.scalar(tick, pa.int64()), content.num_rows).cast(schema.field(0).type)
+    ops = pa.repeat(pa.scalar("+", pa.string()), content.num_rows)
+    return pa.table([stamps, ops, *content.columns], schema=schema)
 
 
 def _no_content(record: ResultRecord, reason: str) -> PenstockError:

@@ -6,8 +6,6 @@ given up that is too large, or whose changes are gone: then its result cannot co
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from penstock.errors import PenstockError
 from penstock.physical.elements import concat, empty
 from penstock.physical.execution.progress import NOTHING
@@ -20,11 +18,16 @@ _RESET = "RESET begins the result again"
 
 
 class EmittedContents:
-    """The contents of the run in one checkpoint."""
+    """The contents of the run in one checkpoint. To be made before the run starts, which removes rows.
 
-    def __init__(self, checkpoint: Path) -> None:
-        folder = Folder(checkpoint / "penstock")
-        self._logs = [(place, ResultContents(place)) for place in (folder.results, folder.emitted)]
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        #: Of the log of results.
+        self.results = ResultContents(folder.results)
+        self._logs = [(folder.results, self.results), (folder.emitted, ResultContents(folder.emitted))]
         for _, contents in self._logs:
             contents.guard()
 

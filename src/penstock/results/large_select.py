@@ -147,7 +147,7 @@ def _parts(rows: SourceRows) -> Sequence[SourceRows]:
 
 
 def _instant(query: OneTimeQuery, inputs: Mapping[str, SourceRows]) -> int | None:
-    """Return the instant of a query; where its rows tell it, from the retained files, None where these do not."""
+    """Return the instant of a query; where its rows determine it, from the retained files, None where these do not."""
     if query.as_of is not None:
         return query.as_of
     timed = [inputs[name] for name, source in sources_of(query).items() if not source.is_static]

@@ -216,8 +216,8 @@ class EmittedRows:
 
 
 def answers_at(folder: ResultFolder, batch: int | None) -> BatchFile | None:
-    """Return the file that tells how far the answers of queries were at a batch, None for the last one; None without
-    one. A batch in which nothing advanced has no file."""
+    """Return the file with the heartbeats of queries at `batch`, None for the last batch; None without a file. A batch
+    in which nothing advanced has none."""
     while True:
         known = folder.batches()
         place = len(known) if batch is None else bisect_right(known, batch)

@@ -25,11 +25,11 @@ from penstock.connectors.results.batch_file import BatchFile
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING
-from penstock.results.content import ContentState, ResultContents
+from penstock.results.content import ContentState, ResultContents, content_rows
 from penstock.results.cursor import Cursor
-from penstock.types import END
+from penstock.types import END, TimeDomain
 
-#: Unless a reader asks for a number of rows: the bytes of a delivery, by the average row of its batch. A delivery that
+#: The bytes of a delivery, by the average row of its batch, unless a reader sets a number of rows. A delivery that
 #: a slow reader has not taken yet is all that it holds in memory.
 DELIVERY_BYTES = 2**15
 #: Bytes from which on a snapshot waits on disk for its reader.
@@ -107,16 +107,9 @@ class ResultReader:
             PenstockError: P0711 where the content is not known, P0712 for a cursor that does not fit, and where rows
                 after `after` are gone.
         """
-        if snapshot and cursor is not None:
-            raise PenstockError(
-                "P0711", "a snapshot begins where its content is known, not at a cursor",
-                hint="leave out the cursor, or leave out the snapshot to continue from it",
-            )  # fmt: skip
         if snapshot:
             state = self.content(after)
-            if up_to is not None and state.tick is not None and state.tick > up_to:
-                at, end = self.record.domain.show(state.tick), self.record.domain.show(up_to)
-                raise PenstockError("P0711", f"the snapshot is of {at}, and nothing after {end} is to be read")
+            check_snapshot(self.record.domain, cursor is not None, state.tick, up_to)
             return Subscription(self, self._after(state.batch), state, progress, up_to, until_now, rows, after)
         if cursor is None and after is not None:
             start = self._before_rows_after(after)
@@ -196,7 +189,8 @@ class Subscription:
         self.cursor = cursor
         self._snapshot = None if snapshot is None else self._of_snapshot(snapshot, progress, up_to, rows)
         self._progress = progress
-        self._told = snapshot.reached if snapshot is not None and snapshot.reached is not None else NOTHING
+        #: The instant up to which the rows that have been read are complete.
+        self._complete = snapshot.reached if snapshot is not None and snapshot.reached is not None else NOTHING
         self._behind = after
         #: The largest tick of the rows that have been read.
         self._high = int(snapshot.early_changes().ts.max(initial=NOTHING)) if snapshot is not None else NOTHING
@@ -206,7 +200,7 @@ class Subscription:
         #: Whether nothing follows.
         self.ended = False
         self._closed = threading.Event()
-        if up_to is not None and self._told >= up_to and self._snapshot is None:
+        if up_to is not None and self._complete >= up_to and self._snapshot is None:
             self.ended = True
 
     def __iter__(self) -> Iterator[ResultRows]:
@@ -250,7 +244,7 @@ class Subscription:
             if delivery is not None:
                 return delivery
             self._snapshot = None
-            if self._up_to is not None and self._told >= self._up_to:
+            if self._up_to is not None and self._complete >= self._up_to:
                 self.ended = True
         if self.ended:
             return None
@@ -280,9 +274,9 @@ class Subscription:
             parts.append(self._limited(self._shaped(rows)))
         if behind >= count and not again:
             tick = self._tick(file, count)
-            if self._progress and tick > self._told:
+            if self._progress and tick > self._complete:
                 parts.append(self._progress_row(tick))
-            self._told = max(self._told, tick)
+            self._complete = max(self._complete, tick)
         if behind >= count and self._up_to is not None and file.heartbeats.get(id_, NOTHING) >= self._up_to:
             self.ended = True
         self.cursor = Cursor(id_, file.batch, behind)
@@ -291,13 +285,14 @@ class Subscription:
 
     def _tick(self, file: BatchFile, rows: int) -> int:
         """Return the instant up to which the answer is complete with a batch; where nothing follows, that of its last
-        row, 0 without one."""
+        row or the one that was known before, 0 without one."""
         id_ = self._reader.id
         tick: int = file.heartbeats.get(id_, NOTHING)
         if rows:
             self._high = max(self._high, file.sections[id_].high)
         if tick >= END:
-            tick = max(self._high, 0)
+            last = max(self._high, self._complete)
+            tick = last if last > NOTHING else 0
         return tick if self._up_to is None else min(tick, self._up_to)
 
     def _shaped(self, rows: pa.Table) -> pa.Table:
@@ -332,10 +327,7 @@ class Subscription:
         schema, tick = self._reader.schema, state.tick
         parts: list[pa.Table] = []
         if tick is not None:
-            content = state.rows()
-            stamps = pa.repeat(pa.scalar(tick, pa.int64()), content.num_rows).cast(schema.field(0).type)
-            ops = pa.repeat(pa.scalar("+", pa.string()), content.num_rows)
-            parts.append(pa.table([stamps, ops, *content.columns], schema=schema))
+            parts.append(content_rows(schema, tick, state.rows()))
             if progress:
                 parts.append(self._progress_row(tick))
         later = state.early_changes()
@@ -353,6 +345,18 @@ class Subscription:
 def _delivered_rows(rows: int, size: int) -> int:
     """Return how many of `rows` rows of `size` bytes make a delivery."""
     return max(1, DELIVERY_BYTES * rows // max(1, size))
+
+
+def check_snapshot(domain: TimeDomain, has_cursor: bool, tick: int | None, up_to: int | None) -> None:
+    """Raise PenstockError P0711 where a subscription cannot begin with a snapshot. tick: of the snapshot."""
+    if has_cursor:
+        raise PenstockError(
+            "P0711", "a snapshot begins where its content is known, not at a cursor",
+            hint="leave out the cursor, or leave out the snapshot to continue from it",
+        )  # fmt: skip
+    if up_to is not None and tick is not None and tick > up_to:
+        message = f"the snapshot is of {domain.show(tick)}, and nothing after {domain.show(up_to)} is to be read"
+        raise PenstockError("P0711", message)
 
 
 def result_row(schema: pa.Schema, tick: int, op: str) -> pa.Table:

@@ -37,6 +37,7 @@ from penstock.results.source_rows import (
     RetainedRows,
     RowsInMemory,
     SourceRows,
+    check_declared,
     elements_between,
     update_rows,
 )
@@ -46,7 +47,7 @@ from penstock.runtime.spark.catching_up.start_options import is_posted
 from penstock.runtime.spark.catching_up.update_reader import UpdateSource
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
-from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.retained.compacted_updates import CompactedUpdates
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog, retained_columns
@@ -76,6 +77,7 @@ class RetainedPast:
         return RetainedLog(Folder(self.root), self.log).after
 
     def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
+        check_declared(source, self.read_as)
         missing = [source.columns[i].name for i in columns if i not in retained_columns(self.read_as)]
         if missing:
             raise PenstockError(
@@ -107,6 +109,7 @@ class RelationUpdates:
     def updates(
         self, source: Source, up_to: int, back: int | None, often: bool, check: Callable[[], None]
     ) -> SourceRows:
+        check_declared(source, self.read_as)
         high = self.known.offset.high.get(source.name)
         if up_to == NOTHING or high is None:
             return RowsInMemory(update_rows(source, ()))
@@ -156,7 +159,7 @@ class RunInput:
     Args:
         batch: of the answers of that round, -1 before the first.
         delivered: when it was delivered, in seconds since 1970; None where that is not known.
-        answers: the file that tells how far the answers of queries were then, None without one.
+        answers: the file with the heartbeats of queries then, None without one.
         newest: by source that has rows, the largest tick that had been read of it.
     """
 
@@ -239,13 +242,9 @@ def state_of_run(
     )
 
 
-def has_read(run: ReadRun, folder: Path, source: int, post: int) -> bool:
+def has_read(run: ReadRun, source: int, post: int) -> bool:
     """Return whether a run has delivered the round with a post of a source, and those before it, or reads none of them.
-
-    Args:
-        folder: of the posts of the source.
-        source, post: their numbers.
-    """
+    Both are given by their numbers."""
     rounds, intake = run.rounds, run.job.intake
     posted = (one for one in intake.sources if one.connector == "POSTED")
     found = next((one for one in posted if one.option("source") == str(source)), None)
@@ -257,7 +256,8 @@ def has_read(run: ReadRun, folder: Path, source: int, post: int) -> bool:
     if known and known[-1] >= post:
         return all(post_of(split.path) > post for split in splits[done:])
     # It has not been found yet, or has been read so long ago that its file is gone.
-    return not any(max(known, default=-1) < post_of(str(path)) <= post for path in rows_files(folder))
+    files = rows_files(Path(found.option("spool")))
+    return not any(max(known, default=-1) < post_of(str(path)) <= post for path in files)
 
 
 def newest_of(queries: Mapping[str, tuple[str, Query]], newest: Mapping[str, int]) -> dict[str, int]:

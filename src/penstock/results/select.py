@@ -3,7 +3,8 @@ complete.
 
 τ is the least heartbeat of the sources that the query reads, at one delivered batch. Only elements with timestamps up
 to τ are read: those of later instants have not all come. A query over the whole of a stream reads what is retained,
-and its answer says since when. The rows are those that `runtime/local/one_time.py` computes for bounded inputs.
+and the answer's `since` is where that begins. The rows are those that `runtime/local/one_time.py` computes for bounded
+inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.algebra.properties.need import Need
 from penstock.deep import deep
 from penstock.errors import Notice, PenstockError, as_name
 from penstock.physical.execution.progress import NOTHING
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.results.cancellation import Cancellation
 from penstock.results.live_state import LiveContent, LivePast, LiveState, LiveUpdates, latest_tick
 from penstock.results.source_rows import (
@@ -114,8 +115,8 @@ def _here(query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: C
 
 @dataclass(frozen=True)
 class LiveInputs:
-    """A query over the rows that it reads. Its `as_of` is the instant τ, None where the rows tell it; since, notices:
-    as in `LiveAnswer`."""
+    """A query over the rows that it reads. Its `as_of` is the instant τ, None where the rows determine it; since,
+    notices: as in `LiveAnswer`."""
 
     query: OneTimeQuery
     rows: Mapping[str, SourceRows]
@@ -143,7 +144,7 @@ def gather(
     in_memory = [one.rows.nbytes for one in rows.values() if isinstance(one, RowsInMemory)]
     if memory is not None and sum(in_memory) > memory:
         raise too_much_read(sum(in_memory), memory)
-    # Where nothing more comes, and where nothing has come, the rows tell the instant.
+    # Where nothing more comes, and where nothing has come, the rows determine the instant.
     known = query.as_of if tick >= END or tick == NOTHING else tick
     notices = (*reading.notices, *_not_final(query, state, sources, tick))
     return LiveInputs(

@@ -44,7 +44,7 @@ def main() -> None:
             request = pickle.loads(read_message(sys.stdin.buffer))
             write_message(answers, pickle.dumps(answered(request)))
         except (EOFError, BrokenPipeError):
-            # The process that asked has ended.
+            # The calling process has ended.
             return
 
 

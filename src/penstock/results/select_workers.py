@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.errors import PenstockError
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.results.cancellation import Cancellation
 from penstock.results.select import too_long
 from penstock.results.source_rows import RowsInFile, RowsInMemory, SourceRows
 from penstock.results.worker_process import WorkerProcess
 from penstock.runtime.local.one_time import OneTimeAnswer
 from penstock.runtime.memory_limit import too_large
-from penstock.runtime.spark.pickling import pickled
+from penstock.runtime.spark.worker.pickling import pickled
 from penstock.temporary import removed_after
 
 #: Seconds of a query without a limit.
@@ -200,7 +200,7 @@ class SelectWorkers:
 
 
 def no_room(error: OSError) -> PenstockError:
-    """Return the error for a query whose rows cannot be handed from one process to the other."""
+    """Return the error for a query whose rows cannot be passed from one process to the other."""
     reason = error.strerror or type(error).__name__
     hint = "it has changed nothing; make room in the folder of temporary files, and send it again"
     return PenstockError("P0601", f"the rows of the query cannot be stored: {reason}", hint=hint, cause=error)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
+from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, Int64s
 from penstock.runtime.local.statics import read_relation
 from penstock.runtime.spark.catching_up.update_reader import UpdateReader
@@ -112,6 +113,24 @@ class AcceptedUpdates:
         reader = UpdateReader(self.read_as, self.compacted.progress)
         behind = (part for task in self.tasks for part in reader.read_task(task))
         return update_rows(self.source, elements_between(chain(self.compacted.read(), behind), None, self.up_to))
+
+
+def check_declared(source: Source, now: Source) -> None:
+    """Raise PenstockError P0721 where a source that a query reads has got another declaration since the query was
+    bound: its columns would be taken for those of the former one.
+
+    Args:
+        source: the declaration in the query.
+        now: that with which the rows are read.
+    """
+    if _layout(source) != _layout(now):
+        message = f"{source.name} has been declared again since the query began"
+        raise PenstockError("P0721", message, hint="send the query again")
+
+
+def _layout(source: Source) -> tuple[object, ...]:
+    """Return what decides what the columns of a source are."""
+    return source.is_stream, source.columns, source.timestamp, source.domain, source.operation
 
 
 def elements_between(parts: Iterable[Elements], after: int | None, up_to: int) -> Iterator[Elements]:

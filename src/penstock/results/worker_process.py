@@ -58,7 +58,7 @@ class WorkerProcess:
         self._popen.kill()
 
     def was_ended(self) -> bool:
-        """Return whether somebody else has ended it, as the system does where memory is short."""
+        """Return whether it was ended from outside, as the system does where memory is short."""
         with suppress(subprocess.TimeoutExpired):
             return self._popen.wait(_REAPED) in (-signal.SIGKILL, -signal.SIGTERM)
         return False

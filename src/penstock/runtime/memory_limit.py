@@ -25,7 +25,7 @@ def limited(memory: int) -> Iterator[None]:
     except MemoryError:
         raise too_large(memory) from None
     except OSError as error:
-        # So the system says it to what is not Python's own: an import that lists a folder, a file that is mapped.
+        # The system reports it so to code outside Python's allocator: an import that lists a folder, a mapped file.
         if error.errno == errno.ENOMEM:
             raise too_large(memory) from None
         raise

@@ -47,7 +47,7 @@ class ResultLimits:
 
     def between_operators(self, shards: int, memory: int | None = None) -> tuple[int | None, str]:
         """Return how many bytes an operator may emit to others in a round in one of `shards` shards, None for any
-        number, and what says so. memory: of the machine; None for that of this one."""
+        number, and the name of the limit. memory: of the machine; None for that of this one."""
         if self.each is None:
             return None, ""
         at_once = min(shards, os.cpu_count() or 1)

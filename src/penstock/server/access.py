@@ -1,6 +1,6 @@
 """What a caller may execute: the role that each statement needs, and what the policy of the server allows.
 
-Both are checked before a statement is bound, as far as its text says it: binding CREATE FUNCTION loads the module. The
+Both are checked before a statement is bound, as far as its text shows: binding CREATE FUNCTION loads the module. The
 rest is checked on the bound command, before it is accepted.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.control.transactions.script import placed_at
+from penstock.control.drafting.script import placed_at
 from penstock.errors import PenstockError
 from penstock.language.commands import (
     AlterQuery,
@@ -21,8 +21,8 @@ from penstock.language.commands import (
     DropCommand,
     MoveInto,
 )
-from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import CreateFunction, ExplainStatement, SetSetting, Statement
+from penstock.language.statements.script import Script
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 

@@ -1,6 +1,6 @@
 """What clients may do that have not logged in: fail ten times a minute and address, and wait for a while.
 
-Anybody can open connections, and those who have not logged in must not keep others out. One is closed by its door after
+Every host can open connections, and those without a login must not keep others out. One is closed by its door after
 `BEFORE_LOGIN` seconds. Beyond a number of them by address, and of all, a new one takes the place of the oldest that has
 had a second, of the address that has most.
 

@@ -13,8 +13,8 @@ from penstock.errors import Busy, PenstockError
 from penstock.settings import Settings
 
 _MINUTE = 60.0
-#: A word or number, or a sign. Those within texts and comments count too: where a text ends is for the lexer to say,
-#: and a second opinion of it could be led to pass over what is none.
+#: A word or number, or a sign. Those within texts and comments count too: only the lexer decides where a text ends,
+#: and a second rule for it could be led to skip what is none.
 _ITEM = re.compile(r"\w+|[^\w\s]")
 
 

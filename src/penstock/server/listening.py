@@ -157,7 +157,7 @@ class _Connection(H11Protocol):
         self._note_owed()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP; the connection is closed, as nobody knows where the next request begins."""
+        """Answer what is no HTTP; the connection is closed, as it is unknown where the next request begins."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             # An answer has begun: it is broken off.
             self.transport.close()

@@ -2,8 +2,8 @@
 
 A statement names files, hosts, environment variables and code. At a server all of them are refused unless the start
 allows them; the checkpoint and the token file never are. Connectors and options are allow-lists: one that is not in the
-table is refused. Paths are compared as the disk has them, links followed. What is judged is what is handed to the
-library that opens it, as that library reads it: a text that two readers divide differently is a way around.
+table is refused. Paths are compared as the disk has them, links followed. What is judged is the value that the opening
+library receives, as that library parses it: a text that two parsers divide differently is a way around.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from penstock.algebra.nodes.query import SinkSpec
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.secret_text import SecretText
 from penstock.connectors.local_paths import local_path, parts_of
 from penstock.connectors.options import Options
+from penstock.connectors.secret_text import SecretText
 from penstock.connectors.secrets import FORMS
 from penstock.connectors.sinks import sink_options
 from penstock.connectors.sources import source_options
@@ -242,7 +242,7 @@ class ServerPolicy:
 
     def _check_database(self, owner: str, options: Options) -> None:
         """Judge the whole address of a database as libpq reads it."""
-        # Loaded where it is needed: the library of a connector that nobody names costs a start nothing.
+        # Imported here, so that a start does not load the library of a connector that no statement names.
         from penstock.connectors.postgres import SECRETS, addresses_of, connection_parameters
 
         parameters = connection_parameters(options)

@@ -15,8 +15,9 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.system import SessionFact
 from penstock.errors import Notice, PenstockError, ScriptWarning
-from penstock.language.statement_kinds.script import Script
+from penstock.language.statements.script import Script
 from penstock.results.cancellation import Cancellation
+from penstock.results.result_source import ResultRequest, ResultSource
 from penstock.served import CatalogView as CatalogView
 from penstock.served import CommandView as CommandView
 from penstock.served import DeclaredView as DeclaredView
@@ -43,7 +44,7 @@ class StatementReply:
         since: of a SELECT that reads all that is kept of streams, by stream the instant after which that begins.
         results: of a SUBSCRIBE, which stands alone, the rows as they come; who gets the reply closes it.
         sql: of a statement of a difference, its text.
-        check: of a query that was not registered, its plan, its cost, and how it could begin (`query_check.py`).
+        check: of a query that was not registered, its plan, its cost, and how it could begin (`live/query_check.py`).
         schema: of a SELECT or a SUBSCRIBE that was only checked, the columns of its rows.
         notices: of a SELECT, what is to be known of its answer.
         position: of an INSERT, UPDATE or DELETE that has been carried out, for `ScriptRequest.after`.
@@ -92,7 +93,7 @@ class ScriptRequest:
         left: is set when the caller has left; one-time queries end then, commands do not.
         cursor: where a SUBSCRIBE continues; None: from now on.
         after: a position that a SELECT or SUBSCRIBE waits for; None for none.
-        is_whole: the script says all that is to be declared; the replies are to the statements of the difference.
+        is_whole: the script has all declarations; the replies are to the statements of the difference.
     """
 
     script: Script
@@ -156,15 +157,6 @@ class HealthView:
 
 
 @dataclass(frozen=True)
-class ResultPart:
-    """Some rows of a result: the columns `ts`, `op` and those of the query. cursor: continues behind them; empty:
-    there are none behind them to continue with."""
-
-    rows: pa.RecordBatch
-    cursor: str
-
-
-@dataclass(frozen=True)
 class ServerEvent:
     """A batch, a command or a change of state. kind: `batch`, `command`, `state`; content: JSON values."""
 
@@ -193,32 +185,6 @@ class RowsPosted:
     notices: tuple[Notice, ...] = ()
 
 
-class EndOfResults(Exception):
-    """A bounded subscription has ended."""
-
-
-class ResultSource(Protocol):
-    """A subscription to the results of one query; not shared between threads."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def cursor(self) -> str | None:
-        """Return the cursor of the place where it begins; None where it begins with a snapshot."""
-
-    def next(self, seconds: float) -> ResultPart | None:
-        """Return the next rows, None where there are none within so many seconds. Raises EndOfResults at the end
-        of a bounded subscription, PenstockError P0712 where rows are gone."""
-
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None] | None:
-        """Have `listener` called, by any thread, whenever `next` may return something or raise; return what ends that.
-        None where that is not known: who waits then waits in `next`."""
-
-    def close(self) -> None:
-        """End the subscription. May be called at any time, by another thread too."""
-
-
 class EventSource(Protocol):
     """A subscription to events; those beyond a limit of unread ones are dropped."""
 
@@ -227,33 +193,6 @@ class EventSource(Protocol):
 
     def close(self) -> None:
         """End the subscription."""
-
-
-@dataclass(frozen=True)
-class ResultRequest:
-    """Which results to read.
-
-    Args:
-        cursor: where to continue; None: from now on, or with `beginning` from the first rows that are kept.
-        snapshot: whether the content comes first, as rows with op `+`.
-        progress: whether rows with op `p` report up to which instant the answer is final.
-        until_now: whether to end with what there is at the moment.
-        after: the instant, in ticks, after which the rows are; with a snapshot that of the content.
-        up_to: the instant, in ticks, with which it ends.
-        caller: who reads.
-        position: that is waited for before it begins; None for none.
-    """
-
-    query: str
-    cursor: str | None = None
-    beginning: bool = False
-    snapshot: bool = False
-    progress: bool = False
-    until_now: bool = False
-    after: int | None = None
-    up_to: int | None = None
-    caller: Caller = ANYONE
-    position: str | None = None
 
 
 class Service(Protocol):
@@ -281,8 +220,18 @@ class Service(Protocol):
     def running_plan(self, query: str | None, source: str | None = None) -> str:
         """Return the plan that runs as SVG, of one query or of all. Raises PenstockError P0201."""
 
-    def results(self, request: ResultRequest) -> ResultSource:
-        """Raises PenstockError P0201 for an unknown query, P0711 and P0712 for results that are not kept."""
+    def results(
+        self, query: str, request: ResultRequest, caller: Caller = ANYONE, position: str | None = None
+    ) -> ResultSource:
+        """Return the results of a query.
+
+        Args:
+            caller: who reads.
+            position: that is waited for before they begin; None for none.
+
+        Raises:
+            PenstockError: P0201 for an unknown query, P0711 and P0712 for results that are not kept.
+        """
 
     def declaration(self, name: str) -> Source:
         """Return a stream or relation into which rows can be posted. Raises PenstockError P0201, P0208 for one of

@@ -22,25 +22,20 @@ from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Stat
 from penstock.control.sealed_files import SealedFiles
 from penstock.language.commands import ChangeSetting
 from penstock.language.parse import parse_script
-from penstock.language.statement_kinds.script import Script
-from penstock.language.statement_kinds.transactions import TransactionStatement
 from penstock.language.statements import (
-    CreateFunction,
-    CreateQuery,
-    CreateSource,
-    CreateSummary,
-    CreateView,
+    Creation,
     DeleteStatement,
     Existence,
     Insert,
+    TransactionStatement,
     UpdateStatement,
 )
+from penstock.language.statements.script import Script
 from penstock.storage.documents import array, as_integer, as_text
 
 _DONE = "started.json"
 #: Begins the idempotency keys of starts; behind it come the digest, the number of the attempt, and what it is.
 _KEY = "start "
-_DECLARES = (CreateFunction, CreateQuery, CreateSource, CreateSummary, CreateView)
 _CHANGES_ROWS = (Insert, UpdateStatement, DeleteStatement)
 
 
@@ -87,8 +82,8 @@ class StartScript:
         outcomes: list[StatementOutcome] = []
         for statement in parsed.statements:
             text = parsed.text_of(statement)
-            if isinstance(statement, _DECLARES):
-                name = f"{'function' if isinstance(statement, CreateFunction) else 'object'} {statement.name.key}"
+            if isinstance(statement, Creation):
+                name = f"{'function' if statement.is_function else 'object'} {statement.name.key}"
                 found = self._declared(f"{name} {seen[name]}", statement, parsed, settings)
                 seen[name] += 1
             else:
@@ -102,12 +97,11 @@ class StartScript:
         return outcomes
 
     def _declared(
-        self, what: str, statement: CreateFunction | CreateQuery | CreateSource | CreateSummary | CreateView,
-        script: Script, settings: Mapping[str, str],
-    ) -> list[StatementOutcome]:  # fmt: skip
+        self, what: str, statement: Creation, script: Script, settings: Mapping[str, str]
+    ) -> list[StatementOutcome]:
         text = script.text_of(statement)
         known = self._done.get(what)
-        exists = self._id_of(statement.name.key, isinstance(statement, CreateFunction)) is not None
+        exists = self._id_of(statement.name.key, statement.is_function) is not None
         if known is not None and known.digest == _digest(text, settings) and exists:
             return []
         if statement.existence is None:

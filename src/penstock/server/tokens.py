@@ -2,7 +2,7 @@
 
 The file holds no token, only the SHA-256 of its 32 random bytes for HTTP and a SCRAM-SHA-256 verifier [RFC 5802] for
 protocols with passwords. It is written whole, readable by its owner alone, and read again whenever it has changed, so
-that a running server notices a revoked token. A token is valid for as long as its file says, by the clock of this
+that a running server notices a revoked token. A token is valid until the end in its file, by the clock of this
 machine.
 """
 

@@ -140,9 +140,7 @@ class Ledger:
     @staticmethod
     def from_json(lists: list[list[int]]) -> Ledger:
         """Return the ledger that `as_json` wrote."""
-        # A ledger of before these two were in it has three numbers.
-        (no_end, width, first, *more), *lanes = lists
-        grows, left = more or (0, 0)
+        (no_end, width, first, grows, left), *lanes = lists
         found = Ledger(no_end, width, first)
         found.tuples, found.ticks, found.endless, found.begins, found.weights = (list(lane) for lane in lanes)
         found.grows, found.left = bool(grows), left

@@ -36,7 +36,7 @@ _BUDGET, _HELD, _THRESHOLD, _MADE, _DROPPED = range(5)
 #: A row per run dropped, and whether its value was.
 KILL_SLOT, KILL_AT, KILL_BEGIN, KILL_END, KILL_WEIGHT, KILL_RANK, KILL_WHOLE = range(7)
 #: A row per change of what is shown.
-TOLD_SLOT, TOLD_AT, TOLD_BEGIN, TOLD_END, TOLD_SIGN = range(5)
+CHANGE_SLOT, CHANGE_AT, CHANGE_BEGIN, CHANGE_END, CHANGE_SIGN = range(5)
 #: Nothing is shown.
 _NOTHING = np.int64(-(2**63))
 
@@ -172,26 +172,26 @@ def _drop_value(runs, values, heaps, sizes, numbers, at, touched, marked, kills)
 
 
 @compiled()
-def _show(runs, touched, marked, at, told, count):  # type: ignore[no-untyped-def]
+def _show(runs, touched, marked, at, changes, count):  # type: ignore[no-untyped-def]
     """Write what a boundary changes of the runs noted; return the rows, with more room if needed, and their number."""
-    if count + 2 * marked > told.shape[0]:
+    if count + 2 * marked > changes.shape[0]:
         wider = np.empty((2 * (count + 2 * marked), 5), np.int64)
-        wider[:count] = told[:count]
-        told = wider
+        wider[:count] = changes[:count]
+        changes = wider
     for k in range(marked):
         run = touched[k]
         runs[run, _TOUCHED] = 0
         was, now = runs[run, _OLD_SHOWN] != _NOTHING, runs[run, ALIVE] != 0
         same = runs[run, _OLD_SHOWN] == runs[run, SHOWN] and runs[run, _OLD_LAST] == runs[run, LAST]
         if was and not (now and same):
-            told[count, 0], told[count, 1], told[count, 4] = runs[run, SLOT], at, -1
-            told[count, 2], told[count, 3] = runs[run, _OLD_SHOWN], runs[run, _OLD_LAST]
+            changes[count, 0], changes[count, 1], changes[count, 4] = runs[run, SLOT], at, -1
+            changes[count, 2], changes[count, 3] = runs[run, _OLD_SHOWN], runs[run, _OLD_LAST]
             count += 1
         if now and not (was and same):
-            told[count, 0], told[count, 1], told[count, 4] = runs[run, SLOT], at, 1
-            told[count, 2], told[count, 3] = runs[run, SHOWN], runs[run, LAST]
+            changes[count, 0], changes[count, 1], changes[count, 4] = runs[run, SLOT], at, 1
+            changes[count, 2], changes[count, 3] = runs[run, SHOWN], runs[run, LAST]
             count += 1
-    return told, count
+    return changes, count
 
 
 @loop
@@ -200,7 +200,7 @@ def _follow(  # type: ignore[no-untyped-def]
     refuses_from, until, kills, touched,
 ):  # fmt: skip
     """Take arrivals in order, and let time pass to `until`; return the changes of what is shown."""
-    told, count = np.empty((64, 5), np.int64), 0
+    changes, count = np.empty((64, 5), np.int64), 0
     for run in range(held):
         _enter(runs, run, values, heaps, sizes, numbers, slide, length, least)
         slot = runs[run, SLOT]
@@ -215,7 +215,7 @@ def _follow(  # type: ignore[no-untyped-def]
         if i < slots.shape[0]:
             at = min(at, stamps[i])
         if at > until:
-            return told[:count]
+            return changes[:count]
         marked = 0
         while sizes[_CUTS] > 0 and heaps[_CUTS, 0, 0] <= at:
             run = _pop(heaps, sizes, _CUTS)
@@ -260,7 +260,7 @@ def _follow(  # type: ignore[no-untyped-def]
                     _kill(runs, run, numbers, at, 0, kills)
                 else:
                     marked = _drop_value(runs, values, heaps, sizes, numbers, at, touched, marked, kills)
-        told, count = _show(runs, touched, marked, at, told, count)
+        changes, count = _show(runs, touched, marked, at, changes, count)
 
 
 @dataclass(frozen=True)
@@ -287,13 +287,13 @@ class GranuleOutcome:
     Args:
         runs: those held, rows of SLOT .. ALIVE.
         entered: per arrival 1 where its value is kept, 2 where it is refused.
-        told: rows of TOLD_..: what the boundaries change of what is shown.
+        changes: rows of CHANGE_..: what the boundaries change of what is shown.
         kills: rows of KILL_..: the runs dropped.
     """
 
     runs: Int64s
     entered: Int64s
-    told: Int64s
+    changes: Int64s
     kills: Int64s
 
 
@@ -327,7 +327,7 @@ class GranuleBudgets:
         """
         own, of = (self.bucket_of(np.ascontiguousarray(ranks)) for ranks in (arrivals.ranks, held[:, RANK]))
         entered = np.empty(len(arrivals.slots), np.int64)
-        runs, told, kills = [], [], []
+        runs, changed, kills = [], [], []
         for bucket, budget in enumerate(self.budgets):
             rows, mine = np.flatnonzero(own == bucket), held[of == bucket]
             room = len(mine) + len(rows)
@@ -348,14 +348,14 @@ class GranuleBudgets:
             entered[rows] = own_entered
             made = table[: numbers[_MADE]]
             runs.append(made[made[:, ALIVE] != 0][:, : ALIVE + 1])
-            told.append(changes)
+            changed.append(changes)
             kills.append(dropped[: numbers[_DROPPED]])
             if self.falling is not None:
                 whole = kills[-1][kills[-1][:, KILL_WHOLE] == 1]
                 self.falling.note(bucket, whole[:, KILL_AT], whole[:, KILL_RANK])
             self.thresholds[bucket] = int(numbers[_THRESHOLD])
             self.dropped += int(numbers[_DROPPED])
-        return GranuleOutcome(np.concatenate(runs), entered, np.concatenate(told), np.concatenate(kills))
+        return GranuleOutcome(np.concatenate(runs), entered, np.concatenate(changed), np.concatenate(kills))
 
     def _note_decided(self, bucket: int, refuses_from: int, stamps: Int64s) -> None:
         """Note that a decided threshold is followed at the first arrival."""

@@ -54,7 +54,7 @@ from penstock.shedding.layout import (
     Int64s,
 )
 
-#: ArrivingTuples that are handed to the compiled loop at once; bounds the room that is kept for them.
+#: The most ArrivingTuples in one call of the compiled loop; bounds the room that is kept for them.
 SLICE = 1 << 16
 
 #: The columns of an entry that a checkpoint keeps; the others follow.
@@ -185,7 +185,7 @@ class Shedder:
     def refuse(self, threshold: int, clock: int, stamp: int) -> Int64s:
         """Refuse the values of at least this rank from now on, and drop what is held of them, the largest rank first.
 
-        The threshold never rises again: a value that came back would be told of as if it had begun then.
+        The threshold never rises again: a value that is kept again would be emitted as if it began then.
 
         Args:
             clock: what has left the window by then is not dropped.

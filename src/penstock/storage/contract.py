@@ -40,7 +40,7 @@ class Locked(Protocol):
     """A lock that this process holds; the end of the process releases it."""
 
     def is_held(self) -> bool:
-        """Return whether the file is still there under its name, so that nobody else can lock it."""
+        """Return whether the file is still there under its name, so that no other process can lock it."""
 
     def release(self) -> None:
         """Remove the file and release the lock."""
@@ -54,13 +54,17 @@ class Storage(ABC):
     @abstractmethod
     def write(
         self, path: Path, content: Bytes | Callable[[NewFile], object], *, private: bool = True, durable: bool = True,
-        stamp: int | None = None,
+        stamp: int | None = None, new: bool = False,
     ) -> None:  # fmt: skip
         """Write a whole file, replacing one of that name. Missing folders are created.
 
         Args:
             content: its bytes, or a function that writes them.
             stamp: its modification time, in seconds since 1970.
+            new: a file of that name is not replaced; of several processes that write one at once, one does.
+
+        Raises:
+            FileExistsError: with `new`, there is a file of that name.
         """
 
     @abstractmethod

@@ -25,6 +25,8 @@ _OWNER_FILE, _OWNER_FOLDER = 0o600, 0o700
 _ANY_FILE, _ANY_FOLDER = 0o666, 0o777
 #: How the names of temporary files begin and end: `.<name>.<random>.tmp`.
 TEMPORARY = (".", ".tmp")
+#: The errors of a file system without hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 #: Maximum bytes that the system writes in one call.
 _AT_ONCE = 2**30
 
@@ -43,6 +45,9 @@ class SystemCalls:
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
+
+    def link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
 
     def unlink(self, path: Path) -> None:
         path.unlink()
@@ -92,7 +97,7 @@ class LocalStorage(Storage):
 
     def write(
         self, path: Path, content: Bytes | Callable[[NewFile], object], *, private: bool = True, durable: bool = True,
-        stamp: int | None = None,
+        stamp: int | None = None, new: bool = False,
     ) -> None:  # fmt: skip
         temporary = path.with_name(f"{TEMPORARY[0]}{path.name}.{secrets.token_hex(6)}{TEMPORARY[1]}")
         if not path.parent.is_dir():
@@ -104,13 +109,30 @@ class LocalStorage(Storage):
                     file.sync()
             if stamp is not None:
                 os.utime(temporary, (stamp, stamp), follow_symlinks=False)
-            self._calls.rename(temporary, path)
+            if new:
+                self._name_new(temporary, path)
+            else:
+                self._calls.rename(temporary, path)
         except BaseException:
             with suppress(OSError):
                 self._calls.unlink(temporary)
             raise
         if durable:
             self.sync(path.parent)
+
+    def _name_new(self, temporary: Path, path: Path) -> None:
+        """Give a file its name, in place of its temporary one. Raises FileExistsError where another file has it."""
+        try:
+            self._calls.link(temporary, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # There, of several processes that give the name at once the last one does.
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+            self._calls.rename(temporary, path)
+        else:
+            self._calls.unlink(temporary)
 
     def create(self, path: Path, *, private: bool = True) -> NewFile:
         if not path.parent.is_dir():

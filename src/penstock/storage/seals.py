@@ -39,14 +39,6 @@ def _seal(data: bytes, where: bytes) -> int:
     return zlib.crc32(where, zlib.crc32(data))
 
 
-def unsealed_before(data: bytes) -> str:
-    """Return the text of a file of earlier versions, whose seals hold no place. Raises ValueError."""
-    text, _, seal = data.rstrip(b"\n").rpartition(b"\n")
-    if len(seal) != 8 or b"%08x" % zlib.crc32(text) != seal:
-        raise ValueError("its content does not match its checksum")
-    return text.decode()
-
-
 def checksum(path: Path) -> int:
     """Return the checksum of a file, or of all files of a folder and their names."""
     crc = 0
@@ -68,25 +60,15 @@ def damaged(path: Path, error: BaseException) -> PenstockError:
     )
 
 
-def other_format(folder: Path, number: object, known: int) -> PenstockError:
-    """Return the error for state in a format that is not read. number: its format; known: that of this program."""
-    return PenstockError(
-        "P0605",
-        f"the state in {folder} has format {number}, this version reads format {known}",
-        hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
-    )
-
-
-def later_format(path: Path, number: int, known: int) -> PenstockError:
-    """Return the error for a file of the checkpoint in a format that this program does not know.
+def other_format(path: Path, number: object, known: int) -> PenstockError:
+    """Return the error for a file of the checkpoint in another format than the one that is read.
 
     Args:
         number: the format of the file.
-        known: the latest format that is known.
+        known: the one that is read.
     """
     return PenstockError(
         "P0605",
-        f"{path} in the checkpoint was written by a later version of Penstock: its format is {number}, and this version"
-        f" reads formats up to {known}",
-        hint="start the version that wrote it, or restore a copy of the checkpoint from before the update",
+        f"{path} in the checkpoint has format {number}, this version reads format {known}",
+        hint="continue with the version that wrote it, or start afresh with a new --checkpoint",
     )

@@ -1,8 +1,7 @@
-"""What is kept for a time after its stamp, though the clock of the machine may be set.
+"""Retention by stamps, correct when the clock of the machine is set.
 
-A stamp that lies ahead of the clock was made by one that was ahead, and nobody knows by how much. It counts from the
-moment at which it was noticed: so what it stands for is kept at least for its time, and does not stay until the clock
-gets there.
+A stamp ahead of the clock was made by a clock that was ahead by an unknown time. Its retention begins when it is first
+read: so its data are kept for at least that time, and do not stay until the clock reaches the stamp.
 """
 
 from __future__ import annotations

@@ -47,21 +47,21 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source, declared_sources
-from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
+from penstock.algebra.properties.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.intervals import from_text
 from penstock.language import BoundScript, SelectOnce, bind_script
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.one_time import answer_over
 from penstock.runtime.local.runtime import LocalResult, plan_local, run_local
 from penstock.runtime.local.schedule import Arrivals
 from penstock.testing.compare import assert_same, first_difference, show_events
 from penstock.testing.one_time import assert_same_rows, rows_of
 from penstock.testing.oracle import run_oracle, run_oracle_once
+from penstock.testing.scalars.values import Event, FarDate, FarTimestamp
 from penstock.testing.thresholds import lowered, small
-from penstock.testing.values import Event, FarDate, FarTimestamp
 from penstock.types import CALENDAR, TimeDomain
 
 _HEADER = re.compile(
@@ -409,9 +409,9 @@ def _check_refused(case: Case, bound: BoundScript, refused: ExpectedErrors) -> N
     except PenstockError as error:
         found = error.errors if isinstance(error, ScriptErrors) else (error,)
         places = [f"{e.position.line}:{e.position.column}" if e.position else None for e in found]
-        asked = [place is not None for _, place in refused.errors]
-        told = [(e.code, place if ask else None) for e, place, ask in zip(found, places, asked, strict=False)]
-        assert told == refused.errors and len(found) == len(refused.errors), f"{case.name}: other errors:\n{error}"
+        placed = [place is not None for _, place in refused.errors]
+        errors = [(e.code, place if has else None) for e, place, has in zip(found, places, placed, strict=False)]
+        assert errors == refused.errors and len(found) == len(refused.errors), f"{case.name}: other errors:\n{error}"
         return
     raise AssertionError(f"{case.name}: no error for\n{refused.script}")
 
@@ -452,8 +452,8 @@ def _check_oracle(
         raise AssertionError(f"{case.name}:{expect.line}: the oracle's answer of {query.name}:\n{shown}")
     known = {name: count for name, count in case.late.items() if name in answer.late}
     assert known == {name: answer.late[name] for name in known}, f"{case.name}: late rows {answer.late}"
-    told = {name: case.rejected.get(name, {}) for name in answer.rejected}
-    assert answer.rejected == told, f"{case.name}: rejected rows {answer.rejected}"
+    rejected = {name: case.rejected.get(name, {}) for name in answer.rejected}
+    assert answer.rejected == rejected, f"{case.name}: rejected rows {answer.rejected}"
 
 
 def _check_local(

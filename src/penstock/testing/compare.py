@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.testing.oracle import Answer
-from penstock.testing.values import Event, FarDate, FarTimestamp, Row, close, event_order, key_of, python_values
+from penstock.testing.scalars.values import Event, FarDate, FarTimestamp, Row, close, event_order, key_of, python_values
 from penstock.types import TimeDomain
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from penstock.storage.local import SystemCalls
 
 #: The kinds of calls that can fail.
-KINDS = ("open", "write", "fsync", "rename", "unlink", "mkdir")
+KINDS = ("open", "write", "fsync", "rename", "unlink", "mkdir", "link")
 #: What a loss of power discards: unsynced bytes; names too; or of the names only the latest.
 LOSSES = ("bytes", "names", "last names")
 
@@ -63,6 +63,10 @@ class FailingCalls(SystemCalls):
     def rename(self, source: Path, target: Path) -> None:
         self._count("rename", target)
         super().rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._count("link", target)
+        super().link(source, target)
 
     def unlink(self, path: Path) -> None:
         self._count("unlink", path)
@@ -141,6 +145,12 @@ class PowerCut(SystemCalls):
             former = self._keep(target)
             super().rename(source, target)
             self._pending.append(_Change(target.parent, lambda: _rename_back(source, target, former)))
+
+    def link(self, source: Path, target: Path) -> None:
+        with self._lock:
+            self._tick()
+            super().link(source, target)
+            self._pending.append(_Change(target.parent, lambda: target.unlink(missing_ok=True)))
 
     def unlink(self, path: Path) -> None:
         with self._lock:

@@ -35,7 +35,7 @@ from penstock.algebra.properties.need import Held, Ticks, first_full_instant
 from penstock.deep import deep
 from penstock.testing.denotation import World
 from penstock.testing.oracle import events_in, timely_rows
-from penstock.testing.values import Event, Row, event_order, key_of
+from penstock.testing.scalars.values import Event, Row, event_order, key_of
 from penstock.types import BEGIN, END
 
 #: The heartbeat of a source that had no element yet.

@@ -15,7 +15,7 @@ from penstock.algebra.nodes.windows import unbounded
 from penstock.runtime.local.one_time import answer_over
 from penstock.testing.compare import first_difference, show_value
 from penstock.testing.oracle import run_oracle_once
-from penstock.testing.values import Event, Row, close, python_values
+from penstock.testing.scalars.values import Event, Row, close, python_values
 
 
 def as_of(query: Query, tick: int | None) -> OneTimeQuery:

@@ -39,6 +39,7 @@ from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.deep import deep
+from penstock.testing.arrivals import Stamped, idle_beats, not_too_far, stamped_rows
 from penstock.testing.denotation import (
     Shards,
     Stream,
@@ -53,8 +54,8 @@ from penstock.testing.denotation import (
     until_next,
     validity,
 )
-from penstock.testing.random.arrivals import Stamped, idle_beats, not_too_far, stamped_rows
-from penstock.testing.values import Event, Row, event_order
+from penstock.testing.preferences import kinds  # noqa: F401 - registers the denotations of preferences
+from penstock.testing.scalars.values import Event, Row, event_order
 from penstock.types import BEGIN, END
 
 
@@ -175,7 +176,7 @@ def _closed(closing: Closing, last: int, waits: bool) -> int:
 
 
 def _end_of_rows(last: int, waits: bool) -> int:
-    """Return the end of what its rows say: time goes on to its own end, unless something happens at boundaries."""
+    """Return the end of rows that end at instants of their own: END, unless an operator is evaluated at boundaries."""
     return END if waits else last
 
 

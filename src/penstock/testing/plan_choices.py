@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from penstock.algebra.nodes.query import PlanChoice
 from penstock.physical.plan.plan import Step
-from penstock.physical.planning.step_choices import JOIN_ORDER, SHARED, OpenChoice, open_choices, order_text
-from penstock.testing.random.choices import Choices
+from penstock.physical.plan.step_choices import JOIN_ORDER, SHARED, OpenChoice, open_choices, order_text
+from penstock.testing.choices import Choices
 
 
 def random_choices(

@@ -152,6 +152,30 @@ def test_a_header_that_is_read_as_a_row_is_named(raw: RawClient) -> None:
 
 
 @pytest.mark.parametrize(
+    ("statement", "lines", "hint"),
+    [("COPY rooms FROM STDIN", b"room,level,area,since\n", "WITH (FORMAT csv, HEADER) reads commas"),
+     ("COPY readings FROM STDIN CSV", b"2024-03-01 09:00 CET,hall,1\n", "2024-03-01 09:00:00+01")],
+)  # fmt: skip
+def test_what_to_do_about_a_malformed_line(raw: RawClient, statement: str, lines: bytes, hint: str) -> None:
+    assert hint in problem(copied(raw, statement, lines))["H"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "state", "hint"),
+    [("COPY rooms FROM STDIN (FORMAT csv, FORCE_NULL (level))", "0A000", "FORMAT, HEADER, DELIMITER and NULL"),
+     ("COPY rooms FROM STDIN (ENCODING 'LATIN1')", "0A000", "sent as UTF-8"),
+     ("COPY rooms FROM STDIN (ON_ERROR ignore)", "0A000", "over HTTP"),
+     ("COPY rooms FROM STDIN WHERE level > 0", "42601", "leave others out before it"),
+     ("COPY upstairs FROM STDIN", "42P01", "rows go into a stream or relation"),
+     ("COPY rooms TO '/tmp/rooms.csv'", "0A000", "TO STDOUT"),
+     ("COPY SUBSCRIBE TO warm TO STDOUT", "42601", "COPY (SUBSCRIBE TO name) TO STDOUT")],
+)  # fmt: skip
+def test_what_to_write_in_place_of_it(raw: RawClient, statement: str, state: str, hint: str) -> None:
+    found = problem(raw.query(statement))
+    assert found["C"] == state and hint in found["H"], found
+
+
+@pytest.mark.parametrize(
     ("statement", "state", "code"),
     [("COPY nowhere FROM STDIN", "42P01", "P0201"), ("COPY warm FROM STDIN", "42P01", "P0201"),
      ("COPY notes (nope) FROM STDIN", "42703", "P0202"), ("COPY notes (room, ROOM) FROM STDIN", "42701", "P0205"),
@@ -364,6 +388,35 @@ def test_psql(pg: RunningPg, tmp_path: Path) -> None:
     done = subprocess.run(["psql", pg.dsn(), "-X", "-A", "-t"], input=lines, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("COPY 1\nCOPY 1\n1\n", "")
     assert notes(pg, "psql") == ["a", "b\tc"]
+
+
+def test_notices_of_rows_that_are_late_replaced_or_in_another_unit(pg: RunningPg) -> None:
+    told: list[str] = []
+    with pg.connect() as connection, connection.cursor() as cursor:
+        connection.add_notice_handler(lambda one: told.append(f"{one.severity} {one.message_primary}"))
+        cursor.execute("CREATE STREAM beats (t BIGINT, k INT) FROM HTTP () TIMESTAMP BY t UNIT MILLISECOND")
+        cursor.execute(
+            "CREATE RELATION kept (k INT, v INT, t TIMESTAMP, PRIMARY KEY (k)) FROM MEMORY () TIMESTAMP BY t"
+        )
+        for statement, rows, said in (
+            ("COPY beats FROM STDIN", [(9_000, 1), (8_000, 2)], "NOTICE 1 of 2 rows of beats"),
+            ("COPY beats FROM STDIN", [(1_709_283_600, 1)], "TIMESTAMP BY t UNIT SECOND declares that"),
+            ("COPY kept FROM STDIN", [(1, 1, "2024-03-01"), (1, 2, "2024-03-01")], "1 row of kept is replaced"),
+        ):
+            with cursor.copy(statement) as copy:
+                for row in rows:
+                    copy.write_row(row)
+            assert len(told) == 1 and said in told.pop()
+        # In a transaction the rows are added, and judged, at its end.
+        connection.execute("BEGIN")
+        with cursor.copy("COPY beats FROM STDIN") as copy:
+            copy.write_row((1_709_283_700_000, 3))
+            copy.write_row((1_709_283_600_000, 4))
+        assert not told
+        connection.execute("COMMIT")
+        assert "1 of 2 rows of beats came late" in told[0]
+        connection.execute("DROP STREAM beats")
+        connection.execute("DROP RELATION kept")
 
 
 def test_rows_of_a_relation_that_a_query_has_read(pg: RunningPg) -> None:

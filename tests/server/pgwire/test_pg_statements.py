@@ -87,6 +87,22 @@ def test_what_is_not_known_is_refused_as_such(pg: RunningPg, statement: str) -> 
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
+@pytest.mark.parametrize(
+    ("statement", "hint"),
+    [("CREATE TABLE t (a INT)", "CREATE RELATION name"), ("DROP TABLE rooms", "DROP RELATION name"),
+     ("CREATE UNIQUE INDEX ON rooms (level)", "leave it out"), ("ALTER TABLE rooms ADD x INT", "ALTER RELATION name"),
+     ("CREATE DATABASE d", "have no schema"), ("VACUUM rooms", "leave it out"), ("LOCK TABLE rooms", "leave it out"),
+     ("MOVE 1 FROM c", "FETCH 10 FROM name"), ("SET ROLE bob", "another token"), ("\\d rooms", "DESCRIBE name"),
+     ("SET penstock.kye = 'a'", "penstock.key"), ("SHOW penstock.postion", "penstock.position"),
+     ("SET search_path TO analytics", "SET search_path TO public"), ("SELECT * FROM $1", "a parameter is a value"),
+     ("INSERT INTO rooms (room) VALUES ('hall')", "nothing has been inserted")],
+)  # fmt: skip
+def test_what_to_write_in_place_of_a_statement(pg: RunningPg, statement: str, hint: str) -> None:
+    with pg.connect() as connection, pytest.raises(psycopg.Error) as caught:
+        connection.execute(statement.replace("$1", "%s"), ("rooms",) if "$1" in statement else None)  # type: ignore[call-overload]
+    assert hint in str(caught.value.diag.message_hint)
+
+
 def test_roles(pg: RunningPg) -> None:
     with pg.connect(AccessRole.READ) as connection:
         assert connection.execute("SELECT level FROM rooms WHERE room = 'hall'").fetchall() == [(0,)]
@@ -114,6 +130,21 @@ def test_commands_of_a_transaction_happen_together_or_not_at_all(pg: RunningPg) 
         connection.execute("INSERT INTO notes VALUES ('t', 'third')")
         connection.rollback()
         assert count(other, "third") == 0
+
+
+def test_a_transaction_does_not_read_what_it_has_commanded_and_says_so(pg: RunningPg) -> None:
+    told: list[str] = []
+    with pg.connect(autocommit=False) as connection:
+        connection.add_notice_handler(lambda one: told.append(f"{one.message_primary}; {one.message_hint}"))
+        assert count(connection, "unseen") == 0 and not told
+        connection.execute("INSERT INTO notes VALUES ('t', 'unseen')")
+        assert count(connection, "unseen") == 0
+        assert "1 statement of this transaction will happen at COMMIT" in told[0] and "autocommit" in told[0]
+        connection.execute("CREATE VIEW pending AS SELECT note FROM notes")
+        with pytest.raises(psycopg.errors.UndefinedTable) as caught:
+            connection.execute("SELECT * FROM pending")
+        assert "is there behind COMMIT" in str(caught.value.diag.message_hint)
+        connection.rollback()
 
 
 def test_a_transaction_that_has_failed_only_ends(pg: RunningPg) -> None:
@@ -167,6 +198,11 @@ def test_settings(pg: RunningPg) -> None:
         connection.add_notice_handler(lambda one: notices.append(one.message_primary or ""))
         connection.execute("SET TimeZone TO 'Europe/Berlin'")
         assert "shown in UTC" in notices[0] and connection.execute("SHOW TIME ZONE").fetchall() == [("UTC",)]
+
+
+def test_what_is_to_be_known_of_the_first_settings_does_not_break_the_login(pg: RunningPg) -> None:
+    with pg.connect(options="-c timezone=Europe/Berlin") as connection:
+        assert connection.execute("SHOW TIME ZONE").fetchall() == [("UTC",)]
 
 
 def test_a_key_makes_a_command_happen_once(pg: RunningPg) -> None:

@@ -212,6 +212,19 @@ def test_drivers_that_prepare(pg: RunningPg) -> None:
     asyncio.run(talk())
 
 
+def test_a_value_is_a_part_of_a_clause(pg: RunningPg) -> None:
+    """Where no expression may stand, the value stands in the text."""
+    with pg.connect() as connection:
+        for prepare in (False, True):
+            for length in (1, 2):
+                explained = connection.execute(
+                    "EXPLAIN SELECT room FROM readings [RANGE %s MINUTE] WHERE room = %s",
+                    (length, "x"),
+                    prepare=prepare,
+                ).fetchall()
+                assert f"RANGE {length} MINUTE" in "\n".join(line for (line,) in explained), explained
+
+
 @pytest.mark.skipif(shutil.which("psql") is None, reason="needs psql; on Debian: apt-get install postgresql-client")
 def test_psql(pg: RunningPg) -> None:
     lines = "PREPARE p AS SELECT room FROM rooms WHERE level = $1;\nEXECUTE p(2);\nDEALLOCATE p;\nEXECUTE p(2);\n"

@@ -82,7 +82,8 @@ def test_tls(service: Service, tmp_path: Path) -> None:
         with psycopg.connect(running.dsn(sslmode="verify-full", sslrootcert=chain)) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
             assert connection.pgconn.ssl_in_use
-        assert "requires TLS" in refused(running.dsn(sslmode="disable"))
+        plain = refused(running.dsn(sslmode="disable"))
+        assert "requires TLS" in plain and "HINT:  connect with sslmode=require" in plain
         # What comes in the clear behind the request for TLS is not read as if it had come through it.
         with RawClient(running.port, begin=False) as client:
             client.socket.sendall(struct.pack("!II", 8, 80_877_103) + startup(user="admin"))
@@ -90,6 +91,13 @@ def test_tls(service: Service, tmp_path: Path) -> None:
             client.socket.settimeout(0.5)
             with pytest.raises(TimeoutError):
                 client.socket.recv(1)
+
+
+def test_tls_is_declined_where_there_is_none(pg: RunningPg) -> None:
+    """The client says so: there is no message in which a server could before TLS."""
+    for mode in ("require", "verify-full"):
+        assert "server does not support SSL, but SSL was required" in refused(pg.dsn(sslmode=mode))
+    assert pg.rows("SELECT 1") == [(1,)]
 
 
 def test_a_server_that_ends_tells_its_clients(service: Service, tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from penstock.language.grammar.fragments import parse_expression
+from penstock.language.statements.values import WrittenValue
+from penstock.language.text import SourceText
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.statements.lexing import cql_text, plain_text, statements
+from penstock.server.pgwire.statements.parameters import literal, read_value
 from penstock.server.pgwire.statements.script_texts import inserted_rows
 from penstock.server.pgwire.values.encoding import encoded
-from penstock.server.pgwire.values.parameters import literal, read_value
 from penstock.server.pgwire.values.wire_types import wire_type, wire_type_of
 from tests.servers.postgres import PASSWORD, Unavailable, server
 
@@ -84,7 +87,8 @@ def test_values_of_clients_become_literals(name: str, value: Any, written: str) 
     type_ = wire_type(name)
     arrow = {"int4": pa.int32(), "int8": pa.int64(), "bool": pa.bool_(), "float8": pa.float64(), "text": pa.string(),
              "bytea": pa.binary(), "numeric": pa.decimal128(10, 2)}.get(name)  # fmt: skip
-    assert literal(value, type_) == written
+    made = literal(value, type_)
+    assert made == WrittenValue(written, parse_expression(SourceText(written)))
     if arrow is not None:
         for binary in (False, True):
             (data,) = encoded(pa.array([value], arrow), type_, binary)
@@ -121,8 +125,8 @@ def test_statements_in_the_words_of_the_language() -> None:
         FROM "public"."rooms" /* ; /* x */ */ WHERE a=$2; --;
         SELECT [RANGE 1 HOUR];"""
     )
-    made = cql_text(first, lambda number: f"<{number}>", lambda: {"rooms"})
-    assert " ".join(made.text.split()) == ("SELECT 'a ', 'b\\\\c', `Room`, rooms.x, 'it''s' FROM `rooms` WHERE a=<2>")
+    made = cql_text(first, lambda: {"rooms"})
+    assert " ".join(made.text.split()) == ("SELECT 'a ', 'b\\\\c', `Room`, rooms.x, 'it''s' FROM `rooms` WHERE a=$2")
     assert second.text == "SELECT [RANGE 1 HOUR]" and first.values == 2
     assert plain_text(statements("SELECT U, x::oid[], E'\\'' --")[0]) == "SELECT U, x::_oid, ''''"
     assert inserted_rows(statements("INSERT INTO t (a, b) VALUES (1, (2)), ('(', 3)")[0]) == 2

@@ -21,10 +21,10 @@ from penstock.algebra.nodes.base import (
 )
 from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.algebra.nodes.stretch_chances import recorded_columns
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.bounds import Accuracy

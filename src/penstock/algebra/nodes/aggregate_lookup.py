@@ -16,9 +16,8 @@ from penstock.algebra.nodes.base import Algebra, is_static
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind
-from penstock.algebra.optimizer.rules.support import is_volatile
 from penstock.expressions.nodes import Column, Expression
-from penstock.expressions.user import UserCall
+from penstock.expressions.user import UserCall, volatile
 from penstock.tree import walk
 
 
@@ -82,7 +81,7 @@ def _expressions(operator: Select | Project) -> tuple[Expression, ...]:
 
 def _must_stay(expression: Expression) -> bool:
     """Return whether the number of evaluations of `expression` matters: once per change, or once per probing row."""
-    return is_volatile(expression) or any(isinstance(node, UserCall) for node in walk(expression))
+    return volatile(expression) or any(isinstance(node, UserCall) for node in walk(expression))
 
 
 def lives_an_instant(node: Algebra) -> bool:

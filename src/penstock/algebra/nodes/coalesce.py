@@ -29,10 +29,10 @@ from penstock.algebra.nodes.shed import StretchBudget
 from penstock.algebra.nodes.stretch_chances import BudgetedRows
 from penstock.algebra.nodes.until_next import UntilNext
 from penstock.algebra.nodes.windows import Window
-from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
+from penstock.algebra.properties.statistics import Statistics, seconds
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import END
 
@@ -104,8 +104,8 @@ class Coalesce(BudgetedRows):
     period are left out.
 
     begins: what is known of them; closing: when stretches are closed, None where they never are; only_closed: whether
-    the others are left out; budget: of those that go on, where only closed ones are told and nothing leaves, or of runs
-    of granules.
+    the others are left out; budget: of open stretches, where only closed ones are emitted and nothing leaves, or of
+    runs of granules.
     """
 
     begins: Begins = Begins.ANY
@@ -142,11 +142,11 @@ class Coalesce(BudgetedRows):
 
     @property
     def recorded_columns(self) -> tuple[int, ...]:
-        # What is told once keeps the record that it has then.
-        return (*self.value, len(self.value)) if self.tells_once else self.value
+        # A row that is emitted once keeps its record of that instant.
+        return (*self.value, len(self.value)) if self.emits_once else self.value
 
     @property
-    def tells_once(self) -> bool:
+    def emits_once(self) -> bool:
         return self.closed is not None and self.in_order
 
     @property

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, ColumnPruning, Keys, Pruned
-from penstock.algebra.optimizer.statistics import HORIZON, Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import counted
 from penstock.types import Field, Schema

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_static
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 
 

@@ -12,7 +12,7 @@ the instant's timestamp.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from penstock.algebra.nodes.aggregate import Aggregate
@@ -32,6 +32,7 @@ from penstock.algebra.nodes.base import (
     has_operator,
     is_static,
 )
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.nodes.internal import Internal, own_operators
 from penstock.algebra.nodes.join import Join
@@ -42,7 +43,6 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import RelationScan, needs_of_last
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, SemiJoin
 from penstock.algebra.nodes.set_operations import UnionAll
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.algebra.properties.need import LastRows, Needs, longer
 from penstock.expressions.nodes import Column
 from penstock.types import Schema, TimeDomain
@@ -131,14 +131,14 @@ class AtInstants(Emitted, Unary):
             algorithm 3).
     """
 
-    groups: tuple[int, ...] = field(default=(), metadata={"added": True})
+    groups: tuple[int, ...] = ()
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.input.schema)
         return {"of the evaluated": ", ".join(labels[i] for i in self.groups)} if self.groups else {}
 
     @property
-    def tells_changes(self) -> bool:
+    def emits_changes(self) -> bool:
         """Return whether R is emitted where it changes between evaluations: a window that slides is evaluated at all
         times."""
         return not self.groups and not all(window.jumps for window in own_frequency_windows(self))

@@ -29,10 +29,10 @@ from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.internal import own_operators
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.windows import RowWindow
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, needs_of_relations
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import is_decimal, is_integer

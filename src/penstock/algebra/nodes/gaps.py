@@ -9,10 +9,10 @@ from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Keys, Pru
 from penstock.algebra.nodes.coalesce import Closing, Coalesce
 from penstock.algebra.nodes.shed import Shed, StretchBudget
 from penstock.algebra.nodes.stretch_chances import BudgetedRows, StretchChances
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -38,7 +38,7 @@ class Gaps(BudgetedRows):
         return self.value
 
     @property
-    def tells_once(self) -> bool:
+    def emits_once(self) -> bool:
         return False
 
     @property

@@ -18,9 +18,9 @@ from penstock.algebra.nodes.base import (
     operators,
 )
 from penstock.algebra.nodes.rowwise import Project, with_latest_arrival
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate, agreeing, joined
 from penstock.algebra.properties.computation import Computation
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjuncts, remap

@@ -9,10 +9,10 @@ from itertools import product
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, column_labels, has_lives
 from penstock.algebra.nodes.join import joins_elements
 from penstock.algebra.nodes.rowwise import with_latest_arrival
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate, joined
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import Needs, needs_of_relations
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.expressions.nodes import Call, Expression, columns_of, conjuncts, remap
 from penstock.expressions.text import to_sql

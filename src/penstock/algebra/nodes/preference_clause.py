@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 from penstock.algebra.nodes.base import PREFERENCE_DRAWS
-from penstock.tree import text_without_added
 
 
 class PreferenceOrder(enum.Enum):
@@ -34,9 +33,7 @@ class Budget:
     kind: BudgetKind
     units: int = 1
     ticks: int = 1
-    joins: int = field(default=1, metadata={"added": True})
-
-    __repr__ = text_without_added
+    joins: int = 1
 
     def rate(self, shards: int) -> Fraction:
         """Return the units per tick of each of `shards`."""
@@ -74,10 +71,8 @@ class Preference:
     seed: int = 0
     query: str = ""
     queue: int = 1_000_000
-    records: bool = field(default=False, metadata={"added": True})
-    place: int = field(default=0, metadata={"added": True})
-
-    __repr__ = text_without_added
+    records: bool = False
+    place: int = 0
 
     def salt(self, side: int) -> str:
         """Return the salt of the draws of elements of a side."""

@@ -40,9 +40,9 @@ Priority w = (P_1 · P_2 · ..) · fade, as DOUBLE from left to right, P_i evalu
 NaN in any P_i, and a key that is NaN: the key is +inf. Under WEIGHTED or with a fade, a negative P_i counts 0.
 
 fade: `base ** n` of Python floats, by `fade_factor`. Without `per`, n = g − 1, g the granularity of the zone now (1 for
-a direction without a summary); keys are made anew whenever a zone has moved to the next granularity. With `per`, n =
+a direction without a summary); keys are recomputed whenever a zone has moved to the next granularity. With `per`, n =
 age // per; age is u − ts of the newest candidate that is left and alive, of x for a selection or table or without
-candidates; keys are made anew at each multiple of `per` counted from tick 0, and not in between.
+candidates; keys are recomputed at each multiple of `per` counted from tick 0, and not in between.
 
 Key, least first: DESC −w. ASC w with ΠP / fade for w, +inf for a rest entry of a direction with a summary. WEIGHTED
 E·c/w, +inf where w = 0; E = `exponential_draws` of the entry, c = 1 + estimate for a zone of a join, else 1.
@@ -91,7 +91,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from penstock.algebra.nodes.base import (
@@ -110,8 +110,8 @@ from penstock.algebra.nodes.base import (
 from penstock.algebra.nodes.join import Join, Pairs, condition_text, joined_pattern
 from penstock.algebra.nodes.preference_clause import Preference, PreferenceOrder, preference_text
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression, columns_of
@@ -215,8 +215,8 @@ class PreferringJoin(WithPreference):
     summarised: tuple[tuple[int, ...], tuple[int, ...]]
     into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
     preference: Preference
-    later: tuple[Algebra, ...] = field(default=(), metadata={"added": True})
-    ahead: tuple[SummaryAhead, ...] = field(default=(), metadata={"added": True})
+    later: tuple[Algebra, ...] = ()
+    ahead: tuple[SummaryAhead, ...] = ()
 
     @property
     def sharding(self) -> Pairs:

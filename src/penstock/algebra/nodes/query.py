@@ -61,7 +61,7 @@ class PlanChoice:
     """A choice of how a query runs, in place of the planner's; it never has a bearing on the answer.
 
     Args:
-        operator: the key of what it is about (`algebra/properties/operator_keys.py`), a dot, and the name of the
+        operator: the key of what it is about (`algebra/analysis/operator_keys.py`), a dot, and the name of the
             physical operator.
         attribute: `join_order`, `shared`, or `kind.` with the part of the state.
         value: as text.

@@ -74,8 +74,8 @@ def own_sessions(node: Algebra) -> Iterator[SessionWindow]:
 
 
 def arrivals_of(node: Algebra) -> Iterator[tuple[Algebra, tuple[int | None, int]]]:
-    """Return the streams of a query itself whose arrivals it hears of, each with the (slide, align) of the window over
-    it. Those of sessions count when these end."""
+    """Return the streams of a query itself at whose arrivals it is evaluated, each with the (slide, align) of its
+    window. Arrivals of sessions count when these end."""
     for child in node.inputs:
         if isinstance(child, TimeModelWindow | UntilNext):
             yield child.input, (child.slide, child.align)

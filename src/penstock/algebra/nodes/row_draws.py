@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import Algebra, Unary, has_lives
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, needs_of_relations
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.coercion import BIGINT
 from penstock.expressions.nodes import Expression

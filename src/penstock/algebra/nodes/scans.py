@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, ColumnPruning, Emitted, Keys, Pruned, operators
-from penstock.algebra.optimizer.statistics import HORIZON, Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import LastRows, Need, Needs, everything
+from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.tree import Node, transform_up
 from penstock.types import Field, Schema, TimeDomain
@@ -47,7 +47,7 @@ class Source:
     that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one;
     system_time: elements or updates are stamped on ingest (timestamp is None then); idle: its IDLE TIMEOUT in
     microseconds of wall clock; upserts: a relation with an operation and a primary key whose `+` replaces the row of
-    its key, and whose `-` of a key that is not there says nothing; ahead: its ADVANCE AT MOST in ticks, None for any;
+    its key, and whose `-` of a key that is not there has no effect; ahead: its ADVANCE AT MOST in ticks, None for any;
     retain: its RETAIN in ticks, None for none; retain_columns: positions of the columns that are retained, empty for
     all; valid: its VALID clause as text, empty for none. None of these three changes what the source is, so they do
     not count for its identity. period: its VALID FROM, None without one: a row that has no such period is malformed.

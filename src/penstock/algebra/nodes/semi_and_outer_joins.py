@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, ColumnPruning, Keys, Pruned, has_lives, is_static
 from penstock.algebra.nodes.join import Pairs, condition_text, estimated_pairs, joined_pattern, pruned_sides
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import (
     PROBED_FOR_PARTNERS,
@@ -25,6 +24,7 @@ from penstock.algebra.properties.cardinality import (
     Partners,
     partners,
 )
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Expression
 from penstock.types import Field, Schema

@@ -16,8 +16,8 @@ from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.frequency import Arrivals, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.rowwise import Select
-from penstock.algebra.optimizer.rules.support import is_volatile
 from penstock.expressions.nodes import Call, Expression
+from penstock.expressions.user import volatile
 
 
 def sequenced(answer: Algebra, rank: Callable[[Algebra], int]) -> Sequenced:
@@ -57,7 +57,7 @@ def _streams(below: Sequence[Algebra]) -> dict[Algebra, Algebra]:
 
 def _chosen_of(stream: Algebra) -> Algebra:
     """Return the stream from which a WHERE selects; one with a volatile condition is a stream of its own."""
-    return stream.input if isinstance(stream, Select) and not is_volatile(stream.predicate) else stream
+    return stream.input if isinstance(stream, Select) and not volatile(stream.predicate) else stream
 
 
 def _any(conditions: list[Expression]) -> Expression:

@@ -1,5 +1,5 @@
 """Session windows [semantics 4.5]: the elements of the sessions that end at an instant, or of those that go on; and the
-window `[VALID]`, in which a row lives as long as what it says is true.
+window `[VALID]`, in which a row lives during its period.
 
 A session is a stretch of the periods [ts, ts + gap) of the elements of a partition; with `at_most` an element so long
 after the first one begins a new session, and the one before has ended by then.
@@ -14,10 +14,10 @@ from typing import ClassVar
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.algebra.nodes.stretch_chances import BudgetedRows
-from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
+from penstock.algebra.properties.statistics import Statistics, seconds
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.coercion import BIGINT
 from penstock.types import Field, Schema
@@ -55,7 +55,7 @@ class SessionWindow(BudgetedRows):
         return self.partition
 
     @property
-    def tells_once(self) -> bool:
+    def emits_once(self) -> bool:
         return not self.open
 
     @property
@@ -117,7 +117,7 @@ class SessionWindow(BudgetedRows):
             found["of each"] = ", ".join(labels[i] for i in self.partition)
         if self.at_most is not None:
             found["at most"] = show(self.at_most)
-        found["told"] = "while they go on" if self.open else "at their end"
+        found["emitted"] = "while they are open" if self.open else "at their end"
         return found if self.budget is None else {**found, **self.budget.describe()}
 
 

@@ -17,9 +17,9 @@ from penstock.algebra.nodes.base import (
     is_static,
     operators,
 )
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate, partners
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.types import Schema
 

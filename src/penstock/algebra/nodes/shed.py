@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import ColumnPruning, Keys, Pruned, Unary, column_labels
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.windows import RowWindow
-from penstock.algebra.optimizer.statistics import Statistics
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import END
 

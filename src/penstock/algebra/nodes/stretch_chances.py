@@ -4,11 +4,11 @@ Such a budget keeps the values whose hash of 63 bits is below the *threshold* of
 the threshold once all that arrives up to τ has been taken. The draw of a row is the hash of its value, whatever the
 query, so rows of one value are kept or dropped together, as under `SAMPLE(p BY ..)`.
 
-- Of what is taken back when its value goes, π at τ is T(τ) / 2⁶³: rows are replaced at every instant at which the
-  threshold of their bucket falls.
-- What is told once, a stretch that is closed or a session that has ended, stays as it is: its π is T(c) / 2⁶³ of the
-  instant c at which it is told. Where an arrival of c begins the next one of its value, nothing behind that can drop it
-  any more, so T is the threshold before that arrival.
+- Rows that are retracted when their value is dropped have at τ π = T(τ) / 2⁶³: they are replaced at every instant at
+  which the threshold of their bucket falls.
+- A row that is emitted once, for a closed stretch or an ended session, does not change: its π is T(c) / 2⁶³ of the
+  instant c at which it is emitted. Where an arrival at c begins the next stretch of its value, no later arrival can
+  drop the row, so T is the threshold before that arrival.
 
 Whether the threshold falls below t follows from the hashes above t, so that (kept below T) / T is a martingale in the
 falling T, and x / π an unbiased estimate.
@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 from penstock.algebra.nodes.base import RECORD, Algebra, Keys, Unary, column_labels, is_static
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.shed import Shed, StretchBudget
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Column
@@ -48,8 +48,8 @@ class BudgetedRows(Unary):
 
     @property
     @abstractmethod
-    def tells_once(self) -> bool:
-        """Return whether each row is told once, and stays when its value is dropped later."""
+    def emits_once(self) -> bool:
+        """Return whether each row is emitted once, and stays when its value is dropped later."""
 
     @property
     def chosen_by(self) -> Shed | StretchBudget | None:
@@ -88,8 +88,8 @@ class StretchChances(Unary):
 
     @property
     def once(self) -> bool:
-        """Return whether each row is told once, with the record that it then has."""
-        return self.drawn.tells_once
+        """Return whether each row is emitted once, with its record of that instant."""
+        return self.drawn.emits_once
 
     def refusal(self) -> PenstockError | None:
         """Return why the rows have no inclusion records, P0355; None where they have."""
@@ -152,7 +152,7 @@ class StretchChances(Unary):
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.input.schema)
         by = ", ".join(labels[i] for i in self.drawn.drawn_columns) or "nothing"
-        return {"drawn by": by, "chance": "when it is told" if self.once else "now"}
+        return {"drawn by": by, "chance": "when it is emitted" if self.once else "now"}
 
 
 def recorded_columns(node: Algebra) -> frozenset[int] | None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
-from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
+from penstock.algebra.properties.statistics import Statistics, seconds
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.coercion import BIGINT
 from penstock.types import Field, Schema
@@ -208,7 +208,7 @@ def described(below: Algebra, by: tuple[int, ...], at_most: int | None) -> dict[
 
 
 def _pruned(node: UntilNext | EndedPeriods, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
-    """Return the node without the columns of its input that neither are needed nor tell values apart."""
+    """Return the node without the columns of its input that neither are needed nor distinguish values."""
     width = len(node.input.schema)
     kept = sorted({i for i in needed if i < width} | set(node.by)) or [0]
     below = pruning.chosen(node.input, kept, named=True)

@@ -21,10 +21,10 @@ from penstock.algebra.nodes.row_draws import DRAW, RowDraws
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind
 from penstock.algebra.nodes.windows import RowWindow
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, needs_of_relations
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import count_rows

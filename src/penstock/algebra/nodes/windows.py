@@ -20,14 +20,14 @@ from penstock.algebra.nodes.base import (
     TimeModelWindow,
     column_labels,
 )
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, slide_text
 from penstock.algebra.nodes.scans import needs_of_last
-from penstock.algebra.optimizer.statistics import Statistics, seconds
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import LastRows, Needs, longer
+from penstock.algebra.properties.statistics import Statistics, seconds
 from penstock.algebra.properties.update_pattern import Pattern
 
 

@@ -12,7 +12,7 @@ from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.optimizer.estimates import estimate
-from penstock.algebra.optimizer.statistics import Statistics, seconds
+from penstock.algebra.properties.statistics import Statistics, seconds
 from penstock.deep import deep
 
 #: Answers of so many rows for each row of input are warned of.

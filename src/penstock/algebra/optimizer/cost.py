@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from penstock.algebra.nodes.base import Algebra, is_static, operators
 from penstock.algebra.optimizer.estimates import estimate
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 
 
 def plan_cost(root: Algebra, statistics: Statistics) -> float:

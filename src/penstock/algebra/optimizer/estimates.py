@@ -7,8 +7,8 @@ operator has its own formula (`Algebra.estimate_from`); shared formulas are in `
 from __future__ import annotations
 
 from penstock.algebra.nodes.base import Algebra
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.statistics import Statistics
 
 
 def estimate(node: Algebra, statistics: Statistics) -> Estimate:

@@ -19,8 +19,8 @@ from penstock.algebra.nodes.frequency import Frequency, Sequenced
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.optimizer.cost import plan_cost
 from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind, RulePhase
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.optimizer.sweep import Sweep
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.render import render
 from penstock.deep import deep
 from penstock.explain import to_text

@@ -1,1 +1,1 @@
-"""Properties that are derived from a plan: update pattern, arrival order, boundedness, instants."""
+"""Properties that operators declare of themselves: update pattern, boundedness, cardinality, need, computations."""

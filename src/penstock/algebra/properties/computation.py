@@ -1,4 +1,4 @@
-"""How a column of an operator follows, row by row, from the columns of its inputs (`column_origins.py`)."""
+"""How a column of an operator follows, row by row, from those of its inputs (`algebra/analysis/column_origins.py`)."""
 
 from __future__ import annotations
 

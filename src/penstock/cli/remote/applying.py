@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import typer
 
-from penstock.cli.options import ServerPlace
-from penstock.cli.remote.connecting import connected_to
+from penstock.cli.shared.connecting import connected_to
+from penstock.cli.shared.options import ServerPlace
 from penstock.connectors.sinks.tabular import shown
 from penstock.errors import PenstockError, ScriptErrors
 
 
 def apply_at_server(place: ServerPlace, script: str, name: str, settings: dict[str, str], dry: bool) -> None:
-    """Bring what a server declares to what a script says; write the statements of the difference to standard output.
+    """Bring a server's declarations to those of a script; write the statements that differ to standard output.
 
     Args:
         name: of the script's file, for messages.

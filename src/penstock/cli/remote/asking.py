@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import typer
 
-from penstock.cli.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer, table_text
-from penstock.cli.options import ServerPlace
-from penstock.cli.querying import write_or_stop
-from penstock.cli.remote.connecting import connected_to
-from penstock.cli.remote.server_side import ServerSide
+from penstock.cli.shared.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer, table_text
+from penstock.cli.shared.connecting import connected_to
+from penstock.cli.shared.options import ServerPlace
+from penstock.cli.shared.querying import write_or_stop
+from penstock.cli.shell.server_side import ServerSide
 from penstock.client import SelectedBatches
 from penstock.connectors.sinks.output import Output, OutputFormat, output
 from penstock.connectors.sinks.tabular import encodable, shown

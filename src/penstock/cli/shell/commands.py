@@ -37,7 +37,7 @@ class Commanded(Protocol):
 
 
 @dataclass(frozen=True)
-class Command:
+class ShellCommand:
     """A command of the shell. usage: how it is written; what: what it does; run: given the shell and what follows the
     word."""
 
@@ -46,25 +46,29 @@ class Command:
     run: Callable[[Commanded, str], None]
 
 
-COMMANDS: dict[str, Command] = {
-    "\\d": Command(
+COMMANDS: dict[str, ShellCommand] = {
+    "\\d": ShellCommand(
         "\\d [name]", "what is declared, or the columns and the text of one of it", lambda s, t: s.describe(t)
     ),
-    "\\watch": Command(
+    "\\watch": ShellCommand(
         "\\watch [n [times]]", "repeat the last SELECT every n seconds, until Ctrl-C", lambda s, t: s.watch(t)
     ),
-    "\\i": Command("\\i file", "execute a file of statements and commands", lambda s, t: s.include(t)),
-    "\\format": Command("\\format [name]", "how rows are written: table, csv or json", lambda s, t: s.set_format(t)),
-    "\\x": Command("\\x [on or off]", "a table with a line for each value of a row", lambda s, t: s.set_expanded(t)),
-    "\\timing": Command("\\timing [on or off]", "say how long each statement took", lambda s, t: s.set_timing(t)),
-    "\\o": Command(
+    "\\i": ShellCommand("\\i file", "execute a file of statements and commands", lambda s, t: s.include(t)),
+    "\\format": ShellCommand(
+        "\\format [name]", "how rows are written: table, csv or json", lambda s, t: s.set_format(t)
+    ),
+    "\\x": ShellCommand(
+        "\\x [on or off]", "a table with a line for each value of a row", lambda s, t: s.set_expanded(t)
+    ),
+    "\\timing": ShellCommand("\\timing [on or off]", "show how long each statement took", lambda s, t: s.set_timing(t)),
+    "\\o": ShellCommand(
         "\\o [file]", "write answers into a file; without one to the terminal again", lambda s, t: s.write_to(t)
     ),
-    "\\e": Command(
+    "\\e": ShellCommand(
         "\\e [file]", "edit the last statement, or a file, in $EDITOR, and execute it", lambda s, t: s.edit(t)
     ),
-    "\\?": Command("\\?", "this list", lambda s, t: s.help()),
-    "\\q": Command("\\q", "quit (also Ctrl-D)", lambda s, t: s.quit()),
+    "\\?": ShellCommand("\\?", "this list", lambda s, t: s.help()),
+    "\\q": ShellCommand("\\q", "quit (also Ctrl-D)", lambda s, t: s.quit()),
 }
 
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from penstock.cli.answers import data_text
+from penstock.cli.shared.answers import data_text
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.connectors.sinks.tabular import drawn, shown
 from penstock.errors import PenstockError, counted
@@ -38,10 +38,10 @@ class ResultDisplay(Protocol):
         """Show more rows: `ts`, `op`, and the columns of the query."""
 
     def lost(self, reason: Exception) -> None:
-        """Say that the server is lost and tried again."""
+        """Show that the connection is lost and tried again."""
 
     def close(self) -> str:
-        """End; return what is said then."""
+        """End the display; return the message to show then."""
 
 
 class AppendedRows:
@@ -49,13 +49,13 @@ class AppendedRows:
 
     Args:
         write: writes to standard output, and flushes it.
-        tell: writes a line to standard error.
+        report: writes a line to standard error.
     """
 
-    def __init__(self, form: OutputFormat, write: Callable[[str], None], tell: Callable[[str], None]) -> None:
+    def __init__(self, form: OutputFormat, write: Callable[[str], None], report: Callable[[str], None]) -> None:
         self._form = form
         self._write = write
-        self._tell = tell
+        self._report = report
         self._rows = 0
         self._begun = False
         self._is_lost = False
@@ -74,7 +74,7 @@ class AppendedRows:
 
     def lost(self, reason: Exception) -> None:
         if not self._is_lost:
-            self._tell(f"the server is lost, and tried again: {reason}")
+            self._report(f"the server is lost, and tried again: {reason}")
         self._is_lost = True
 
     def close(self) -> str:

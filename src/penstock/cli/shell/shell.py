@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from penstock.cli.answers import FollowAnswer, Remark, RowsAnswer, TextAnswer, data_text, table_text
-from penstock.cli.scripts import read_script
+from penstock.cli.shared.answers import FollowAnswer, Remark, RowsAnswer, TextAnswer, data_text, table_text
+from penstock.cli.shared.scripts import read_script
 from penstock.cli.shell.commands import COMMANDS, command_of, command_table
 from penstock.cli.shell.following import AppendedRows, LiveTable, ResultDisplay, follow
 from penstock.cli.shell.sides import ShellSide
@@ -37,11 +37,26 @@ _MAX_DEPTH = 16
 
 
 class Quit(Exception):
-    """The end of the shell was asked for."""
+    """Ends the shell."""
 
 
 class _FileAborted(Exception):
     """A file that was executed has been left at an error, which has been shown."""
+
+
+_LISTED = "\\d shows what is declared, SHOW STREAMS, RELATIONS, VIEWS or QUERIES one kind of it"
+#: Commands of psql that the shell has in other words, or not.
+_OF_PSQL = {
+    **dict.fromkeys(("\\dt", "\\dv", "\\dm", "\\dE", "\\dn", "\\df", "\\l", "\\d+", "\\dt+"), _LISTED),
+    **dict.fromkeys(("\\c", "\\connect"), "a shell is of one server: penstock shell --connect http://127.0.0.1:8265"),
+    "\\copy": (
+        "rows come from a file by CREATE STREAM name (...) FROM FILES (path '...'), or by POST, or by \\copy of psql"
+        " at a server with --pg"
+    ),
+    **dict.fromkeys(("\\set", "\\pset"), "a setting is SET name = value, the form of answers \\format or \\x"),
+    "\\g": "a statement ends with a semicolon",
+    "\\h": "\\? lists the commands; docs/language/statements.md has the statements",
+}
 
 
 class Shell:
@@ -50,13 +65,13 @@ class Shell:
     Args:
         side: where they are executed.
         form: how rows are written.
-        told: whether declarations are confirmed, as for a person.
+        confirms: whether declarations are confirmed, as for a person.
         keep_going: whether what follows an error is executed; a person decides that at each prompt.
         debug: whether the traceback of an error that is none of the user's is shown.
     """
 
     def __init__(
-        self, side: ShellSide, out: TextIO, err: TextIO, form: OutputFormat, told: bool = False,
+        self, side: ShellSide, out: TextIO, err: TextIO, form: OutputFormat, confirms: bool = False,
         keep_going: bool = False, debug: bool = False,
     ) -> None:  # fmt: skip
         self.side = side
@@ -64,7 +79,7 @@ class Shell:
         self._out = out
         self._err = err
         self._form = form
-        self._confirms = told
+        self._confirms = confirms
         self._keep_going = keep_going
         self._debug = debug
         self._last_select: str | None = None
@@ -129,12 +144,12 @@ class Shell:
         except _FileAborted:
             return self._keep_going
         except PenstockError as error:
-            self._tell(error.render())
+            self._report(error.render())
         except Exception as error:
             first_line = (str(error).strip().splitlines() or ["no message"])[0]
-            self._tell(f"error P0601: the statement failed: {type(error).__name__}: {first_line}")
+            self._report(f"error P0601: the statement failed: {type(error).__name__}: {first_line}")
             if self._debug:
-                self._tell(traceback.format_exc().rstrip())
+                self._report(traceback.format_exc().rstrip())
         self.failed = True
         return self._keep_going
 
@@ -148,7 +163,7 @@ class Shell:
             self._answers(text, name)
         finally:
             if self._is_timed:
-                self._tell(f"time: {duration_text(time.perf_counter() - began)}")
+                self._report(f"time: {duration_text(time.perf_counter() - began)}")
 
     def _answers(self, text: str, name: str | None) -> None:
         for answer in self.side.execute(text, name):
@@ -164,16 +179,16 @@ class Shell:
                     if self._confirms:
                         self._text(answer.text)
                 case Remark():
-                    self._tell(answer.text)
+                    self._report(answer.text)
 
     def finish(self) -> None:
-        """Say what has been begun and not been finished, as an error."""
+        """Show an error for a transaction that was begun and not ended."""
         self._run(self.side.end)
         self._run(lambda: self.write_to(""))
 
     def _rows(self, answer: RowsAnswer) -> None:
         for line in answer.warnings:
-            self._tell(line)
+            self._report(line)
         if self._form is OutputFormat.TABLE:
             for part in table_text(answer, self._is_expanded):
                 self._put(part)
@@ -190,13 +205,13 @@ class Shell:
         except PenstockError as error:
             if not is_live or error.code != "P0711":
                 raise
-            self._tell(f"{error.message}: its changes are shown")
+            self._report(f"{error.message}: its changes are shown")
             self._show(FollowAnswer(answer.query, False, answer.progress), None)
 
     def _show(self, answer: FollowAnswer, live: LiveTable | None) -> None:
-        display: ResultDisplay = live or AppendedRows(self._form, self._appended, self._tell)
-        wanted = answer if live is None else replace(answer, snapshot=True, progress=True)
-        rows = self.side.follow(wanted, self._confirms, display.lost)
+        display: ResultDisplay = live or AppendedRows(self._form, self._appended, self._report)
+        followed = answer if live is None else replace(answer, snapshot=True, progress=True)
+        rows = self.side.follow(followed, self._confirms, display.lost)
         try:
             follow(rows, display)
         except KeyboardInterrupt:
@@ -225,7 +240,7 @@ class Shell:
             text = _STYLE.sub("", text)
         self._out.write(encodable(text, self._out))
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._err.write(f"{shown(text)}\n")
         self._err.flush()
 
@@ -235,7 +250,7 @@ class Shell:
         word, _, arguments = line.strip().partition(" ")
         command = COMMANDS.get(word)
         if command is None:
-            hint = nearest(word, COMMANDS)
+            hint = _OF_PSQL.get(word) or nearest(word, COMMANDS)
             raise PenstockError("P0101", f"unknown command {word}", hint=f"{hint or ''} (\\? lists them)".strip())
         command.run(self, arguments.strip().removesuffix(";").strip())
 
@@ -272,13 +287,13 @@ class Shell:
         self._confirm(f"expanded: {'on' if self._is_expanded else 'off'}")
 
     def set_timing(self, word: str) -> None:
-        """Say how long statements take, or no longer."""
+        """Show the duration of each statement from now on, or no longer."""
         self._is_timed = _switched("\\timing", word, self._is_timed)
         self._confirm(f"timing: {'on' if self._is_timed else 'off'}")
 
     def _confirm(self, text: str) -> None:
         if self._confirms:
-            self._tell(text)
+            self._report(text)
 
     def write_to(self, path: str) -> None:
         """Write the answers that follow into a file; without one where they were written before."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.cli.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer, rows_answer
+from penstock.cli.shared.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer, rows_answer
 from penstock.cli.shell.declared import Declared, declared_of, quoted
 from penstock.served import ShownEntries
 from penstock.session import Session
@@ -49,7 +49,7 @@ class ShellSide(Protocol):
         """
 
     def interruption(self) -> str:
-        """Return what is said when a person has interrupted a statement."""
+        """Return the message for a statement that a person has interrupted."""
 
     def end(self) -> None:
         """Raise PenstockError for what has been begun and not been finished."""

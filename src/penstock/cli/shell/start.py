@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import __version__
-from penstock.cli.scripts import read_lines, read_script
+from penstock.cli.shared.scripts import read_lines, read_script
 from penstock.cli.shell.shell import Quit, Shell
 from penstock.cli.shell.sides import SessionSide, ShellSide
 from penstock.connectors.sinks.output import OutputFormat
@@ -19,7 +19,7 @@ from penstock.session import Session
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
-    from penstock.cli.options import ServerPlace
+    from penstock.cli.shared.options import ServerPlace
 
 
 def run_shell(
@@ -46,8 +46,8 @@ def run_shell(
         if script is not None:
             shell.execute(*read_script(script))
         return _read(shell, is_interactive, "")
-    from penstock.cli.remote.connecting import connected_to
-    from penstock.cli.remote.server_side import ServerSide
+    from penstock.cli.shared.connecting import connected_to
+    from penstock.cli.shell.server_side import ServerSide
 
     with connected_to(place) as client:
         shell = shell_of(ServerSide(client, dict(pairs or {})))

@@ -29,7 +29,7 @@ class Terminal:
             history=_history(),
             completer=_NameCompleter(declared),
             complete_while_typing=False,
-            # A server may take its time to say what is declared.
+            # A server may take long to answer what is declared.
             complete_in_thread=True,
             multiline=Condition(lambda: not is_complete(self._session.default_buffer.text)),
             prompt_continuation=_MORE,

@@ -7,11 +7,12 @@ it, so that neither plans nor checkpoints contain it. The client's messages are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.options import TEXT, Option, Options, whole
+from penstock.connectors.options import TEXT, Option, Options, ValueType, whole
 from penstock.connectors.secrets import FORMS, is_secret, secret
 from penstock.errors import PenstockError
 
@@ -19,7 +20,23 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 PREFIX = "kafka."
-BOOTSTRAP = Option("bootstrap", TEXT, "addresses of brokers, with commas", required=True)
+#: An address as the client reads it, with the protocol that it may have before it.
+_ADDRESS = re.compile(r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?[^\s:/\[\]]+(?::(\d{1,5}))?", re.IGNORECASE)
+#: One of version 6 of the protocol of the internet.
+_ADDRESS_6 = re.compile(r"\[[0-9a-f:.%]+\](?::(\d{1,5}))?", re.IGNORECASE)
+
+
+def _addresses(text: str) -> str:
+    for one in text.split(","):
+        found = _ADDRESS.fullmatch(one.strip()) or _ADDRESS_6.fullmatch(one.strip())
+        if found is None or (found[1] is not None and not 1 <= int(found[1]) <= 65_535):
+            raise ValueError("the addresses of brokers, such as 'broker1:9092,broker2:9092'")
+    return text
+
+
+BOOTSTRAP = Option(
+    "bootstrap", ValueType("addresses", _addresses, str), "addresses of brokers, with commas", required=True
+)
 TOPIC = Option("topic", TEXT, "name of the topic", required=True)
 PATIENCE_OPTION = Option("patience", whole(), "seconds for which brokers may be silent during a run", "300")
 #: Settings that Penstock itself controls: rounds have the offsets, and sinks their transactions.

@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.formats import casts, cells
+from penstock.connectors.formats.base import DAMAGE, TextOptions, one_line, record_bytes_option
+from penstock.connectors.formats.columnar import check_buffers
+from penstock.connectors.formats.json import JsonFormat
+from penstock.connectors.formats.keys import folded, places
+from penstock.connectors.formats.lines import BLOCK_BYTES, Block
 from penstock.connectors.options import Option, Options, one_of
 from penstock.connectors.secrets import secret, secret_options
-from penstock.connectors.sources.formats import casts, cells
-from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, record_bytes_option
-from penstock.connectors.sources.formats.columnar import check_buffers
-from penstock.connectors.sources.formats.json import JsonFormat
-from penstock.connectors.sources.formats.keys import folded, places
-from penstock.connectors.sources.formats.lines import BLOCK_BYTES, Block
 from penstock.errors import PenstockError
 from penstock.types import Field, Schema, type_name
 

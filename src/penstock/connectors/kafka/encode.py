@@ -1,8 +1,8 @@
 """Rows of a result as records: json, avro, arrow, raw.
 
-Contract: json and raw values and all keys and headers are written like csv and json results (`sinks/text.py`). An arrow
-value is an IPC stream of many rows, at most about `ARROW_BYTES`; the others hold one row. Without a schema from the
-user, avro has one derived from the result's columns, every field nullable.
+Contract: json and raw values and all keys and headers are written like csv and json results (`connectors/text.py`). An
+arrow value is an IPC stream of many rows, at most about `ARROW_BYTES`; the others hold one row. Without a schema from
+the user, avro has one derived from the result's columns, every field nullable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.connectors.kafka.client import BOOTSTRAP, PATIENCE_OPTION, PREFIX, TOPIC
 from penstock.connectors.kafka.decode import FORMAT, SCHEMA, avro_schema
 from penstock.connectors.options import TEXT, Option, Options, OptionTable, whole
-from penstock.connectors.sinks.text import json_text, plain
+from penstock.connectors.text import json_text, plain
 from penstock.errors import PenstockError, nearest
 from penstock.types import type_name
 

@@ -1,8 +1,8 @@
 """The writing side of a result log: one file a batch for all queries INTO RESULTS of a run.
 
 A file for each query and batch would cost two syncs each; one file costs two for all queries together (measured in
-docs/decisions/live.md). Every query has bounds of its own, `retain` and `max_bytes`, and there is one over all. What
-is beyond a bound is removed oldest first: the rows of a query are first noted as gone (`removed.json`), then files
+docs/decisions/results-log.md). Every query has bounds of its own, `retain` and `max_bytes`, and there is one over all.
+What is beyond a bound is removed oldest first: the rows of a query are first noted as gone (`removed.json`), then files
 without other rows are removed, and files of which most is gone are written again without it. The last batch stays.
 
 Contract: a batch is complete or absent, and a reader sees it when it is synced. A batch that is written again replaces
@@ -178,9 +178,9 @@ class ResultLog(BatchLog):
             self._commit(batch, heartbeats, queries)
         except OSError as error:
             self._discard()
-            said = error.strerror or str(error)
+            reason = error.strerror or str(error)
             raise PenstockError(
-                "P0502", f"batch {batch} of the results cannot be written to {self._folder}: {said}", cause=error,
+                "P0502", f"batch {batch} of the results cannot be written to {self._folder}: {reason}", cause=error,
                 hint="free space on that disk, or allow writing there; nothing of this batch is visible",
             ) from error  # fmt: skip
         self._remove_old()

@@ -4,7 +4,9 @@ is named.
 
 from __future__ import annotations
 
-from penstock.algebra.nodes.query import Query
+from dataclasses import replace
+
+from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.connectors.contract import Sink, Target
 from penstock.connectors.loading import load
 from penstock.connectors.options import OptionTable
@@ -24,6 +26,13 @@ SINKS: dict[str, str] = {
 def sink_options(name: str) -> OptionTable | None:
     """Return the options of the sink called `name`, in upper case; None where there is none."""
     return load(SINKS[name]).OPTIONS if name in SINKS else None
+
+
+def without_bounds(sink: SinkSpec) -> SinkSpec:
+    """Return a sink without the options that only say how much of its result is kept: the result goes on when these
+    change."""
+    bounds = {option.name for option in sink_options(sink.connector) or () if option.is_bound}
+    return replace(sink, options=tuple(pair for pair in sink.options if pair[0] not in bounds))
 
 
 def open_sink(query: Query) -> Sink:

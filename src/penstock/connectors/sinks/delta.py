@@ -92,6 +92,10 @@ class DeltaSink(Sink):
         except _FAILURES as error:
             raise self._failed(error) from error
 
+    def withdraw(self) -> None:
+        if not self._appends:
+            self.open(resume=False, overwrite=True)
+
     def write(self, batch: int, table: pa.Table) -> None:
         if not table.num_rows:
             return

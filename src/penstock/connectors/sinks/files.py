@@ -27,8 +27,8 @@ from penstock.connectors.local_paths import blocking_file, local_path, parts_of
 from penstock.connectors.options import TEXT, Option, Options, OptionTable, one_of
 from penstock.connectors.sinks.nested import column_of_lines, from_json
 from penstock.connectors.sinks.tables import stored_schema
-from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.connectors.sources.files import FilesSource
+from penstock.connectors.text import csv_text, json_text
 from penstock.errors import PenstockError
 from penstock.expressions.values.intervals import from_text
 from penstock.storage import NewFile, storage
@@ -113,6 +113,9 @@ class FilesSink(Sink):
             storage().write(self._folder / MARKER, text.encode(), private=False)
         except OSError as error:
             raise self._failed(self._folder, error) from error
+
+    def withdraw(self) -> None:
+        self.open(resume=False, overwrite=True)
 
     def missing(self, batches: Sequence[int]) -> Mapping[str, int]:
         present = set(storage().list(self._folder))

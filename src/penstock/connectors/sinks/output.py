@@ -20,7 +20,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.connectors.sinks.tabular import encodable, rendered, shown
-from penstock.connectors.sinks.text import csv_text, json_text
+from penstock.connectors.text import csv_text, json_text
 from penstock.errors import PenstockError
 
 

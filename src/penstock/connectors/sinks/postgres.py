@@ -23,8 +23,8 @@ from penstock.connectors.options import TEXT, Option, Options, OptionTable
 from penstock.connectors.postgres import SERVER_OPTIONS, Server, database_of, identifier, only_row, sql
 from penstock.connectors.sinks.postgres_values import Positions, Reasons, put, readable, unholdable
 from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, other_type
-from penstock.connectors.sinks.text import csv_text
 from penstock.connectors.sinks.upserts import KEY, MODE, Net, key_option, net, only_adds, violation
+from penstock.connectors.text import csv_text
 from penstock.errors import PenstockError
 from penstock.expressions.shown import shown_row
 
@@ -86,6 +86,10 @@ class PostgresSink(Sink):
 
     def open(self, resume: bool, overwrite: bool) -> None:
         self._run = self._server.do(lambda cursor: self._open(cursor, resume, overwrite))
+
+    def withdraw(self) -> None:
+        if not self._appends:
+            self.open(resume=False, overwrite=True)
 
     def write(self, batch: int, table: pa.Table) -> None:
         if not table.num_rows:

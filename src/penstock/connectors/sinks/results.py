@@ -12,7 +12,7 @@ from itertools import chain
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
-from penstock.connectors.contract import Sink
+from penstock.connectors.contract import ResultPlace, Sink
 from penstock.connectors.options import DURATION, SIZE, Option, Options, OptionTable
 from penstock.connectors.results.result_folder import ResultRecord
 from penstock.connectors.results.result_log import ResultLog
@@ -30,11 +30,14 @@ class ResultsSink(Sink):
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
-        options = Options(f"INTO RESULTS of {query.name}", query.sink.options)
-        options.only(self.OPTIONS)
-        self._retain, self._max_bytes = options.value(_RETAIN), options.value(_MAX_BYTES)
+        self._retain, self._max_bytes = self._bounds_of(query)
         self._results: ResultLog | None = None
         self._schema = query.output_schema
+
+    def _bounds_of(self, query: Query) -> tuple[float, int]:
+        options = Options(f"INTO RESULTS of {query.name}", query.sink.options)
+        options.only(self.OPTIONS)
+        return options.value(_RETAIN), options.value(_MAX_BYTES)
 
     @property
     def place(self) -> str:
@@ -45,13 +48,25 @@ class ResultsSink(Sink):
         if place is None:
             message = f"query {self.query.name}: there is no run that keeps its RESULTS"
             raise PenstockError("P0502", message, hint="start it with `penstock run` or at a server")
-        record = ResultRecord.of(place.id, self.query, self._retain, self._max_bytes, place.whole)
         try:
             self._results = ResultLog.join(place.folder, place.limit)
-            self._results.register(record)
+            self._register(place)
         except OSError as error:
             raise self._failed(error) from error
         self.log = self._results
+
+    def set_bounds(self, query: Query) -> None:
+        super().set_bounds(query)
+        self._retain, self._max_bytes = self._bounds_of(query)
+        assert self.own_place is not None, "it is open"
+        try:
+            self._register(self.own_place)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _register(self, place: ResultPlace) -> None:
+        assert self._results is not None, "it has joined"
+        self._results.register(ResultRecord.of(place.id, self.query, self._retain, self._max_bytes, place.whole))
 
     def write(self, batch: int, table: pa.Table) -> None:
         self.write_pieces(batch, iter([table]))
@@ -74,8 +89,8 @@ class ResultsSink(Sink):
             self._results = self.log = None
 
     def _failed(self, error: Exception) -> PenstockError:
-        said = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         return PenstockError(
-            "P0502", f"query {self.query.name}: its results cannot be written: {said}", cause=error,
+            "P0502", f"query {self.query.name}: its results cannot be written: {reason}", cause=error,
             hint="free space on that disk, or allow writing there; nothing of this batch is visible",
         )  # fmt: skip

@@ -18,7 +18,7 @@ from typing import TextIO
 import pyarrow as pa
 from rich.cells import cell_len, chop_cells
 
-from penstock.connectors.sinks.text import plain
+from penstock.connectors.text import plain
 
 #: Rows that are drawn as one table: columns are as wide as the widest value among them.
 _ROWS = 10_000

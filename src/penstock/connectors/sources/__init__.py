@@ -38,16 +38,16 @@ def source_options(name: str) -> OptionTable | None:
 
 def implied_format(path: str) -> str | None:
     """Return the format of files that a path's suffix implies; None where it implies none."""
-    format_: str | None = load("sources.formats:format_of")(path)
+    format_: str | None = load("formats:format_of")(path)
     return format_
 
 
-def open_source(source: Source, wanted: Expression | None = None) -> SourceConnector:
+def open_source(source: Source, predicate: Expression | None = None) -> SourceConnector:
     """Return the connector of a declaration.
 
     Args:
         source: the declaration.
-        wanted: condition of the rows that are read, for connectors that support `SkippedRecords`.
+        predicate: rows for which it is not true may be skipped, by connectors that support `SkippedRecords`.
 
     Raises:
         PenstockError: P0208, the connector or an option is unknown.
@@ -57,7 +57,7 @@ def open_source(source: Source, wanted: Expression | None = None) -> SourceConne
         message = f"source {source.name}: unknown connector {source.connector}"
         raise PenstockError("P0208", message, hint=nearest(source.connector, SOURCES))
     connector: SourceConnector = load(class_path)(source)
-    connector.wanted = wanted
+    connector.predicate = predicate
     return connector
 
 
@@ -77,14 +77,15 @@ def is_rereadable(source: Source) -> bool:
 
 
 def check_files(source: Source) -> None:
-    """Check a declared source as a start does, if that needs files of this machine only.
+    """Check a declared source as a start does, as far as that needs files of this machine only.
 
     Raises:
-        PenstockError: P0401, P0402 or P0404, it cannot be read.
+        PenstockError: P0401, P0402 or P0404, it cannot be read; P0202 or P0208, its options do not fit.
     """
-    connector: type[SourceConnector] | None = load(SOURCES[source.connector]) if source.connector in SOURCES else None
-    if connector is not None and connector.in_local_files:
-        open_source(source).check()
+    if source.connector in SOURCES:
+        connector = open_source(source)
+        if connector.in_local_files:
+            connector.check()
 
 
 __all__ = ["SOURCES", "check_files", "implied_format", "is_rereadable", "open_source", "source_names", "source_options"]

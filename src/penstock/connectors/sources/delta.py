@@ -27,14 +27,14 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors import delta_log
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split, Target
 from penstock.connectors.delta_log import DataFile, one_line
+from penstock.connectors.formats import casts, cells
+from penstock.connectors.formats.base import Unfit
+from penstock.connectors.formats.columnar import Columns, fitted, pieces
+from penstock.connectors.formats.keys import folded
+from penstock.connectors.formats.parquet import ParquetFormat
 from penstock.connectors.local_paths import parts_of
 from penstock.connectors.options import BOOLEAN, TEXT, Applies, Option, Options, OptionTable, ValueType, whole
-from penstock.connectors.sinks.text import plain
-from penstock.connectors.sources.formats import casts, cells
-from penstock.connectors.sources.formats.base import Unfit
-from penstock.connectors.sources.formats.columnar import Columns, fitted, pieces
-from penstock.connectors.sources.formats.keys import folded
-from penstock.connectors.sources.formats.parquet import ParquetFormat
+from penstock.connectors.text import plain
 from penstock.errors import PenstockError, nearest
 from penstock.types import TIMESTAMP, type_name
 
@@ -222,7 +222,7 @@ class DeltaSource(SourceConnector):
             yield from self._read_changes(split.path, detail["version"], columns)
             return
         self._check_file(detail["file"])
-        format_ = _FileOfTable(self.source, wanted=self.wanted, partition=detail["partition"])
+        format_ = _FileOfTable(self.source, predicate=self.predicate, partition=detail["partition"])
         yield from format_.read(replace(split, path=detail["file"]), columns)
 
     def _read_changes(self, path: str, version: int, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:

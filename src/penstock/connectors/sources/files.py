@@ -19,6 +19,8 @@ from pathlib import Path
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split, Target
 from penstock.connectors.deadletters import as_error
+from penstock.connectors.formats import FORMATS, FileFormat, format_of
+from penstock.connectors.formats.base import DAMAGE, TextOptions, one_line, record_bytes_option, rejection
 from penstock.connectors.local_paths import local_path, parts_of
 from penstock.connectors.options import (
     ANY_TEXT,
@@ -31,8 +33,6 @@ from penstock.connectors.options import (
     one_of,
 )
 from penstock.connectors.sources.folders import Listing
-from penstock.connectors.sources.formats import FORMATS, FileFormat, format_of
-from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, record_bytes_option, rejection
 from penstock.errors import PenstockError, counted
 from penstock.events import log_event, logger_of
 
@@ -153,7 +153,7 @@ class FilesSource(SourceConnector):
             message = f"FILES of {self.source.name}: the format of {self._path} cannot be derived from its name"
             raise PenstockError("P0208", message, hint=f"write format '{'|'.join(FORMATS)}'")
         self._options.check_format(self.OPTIONS, name)
-        return FORMATS[name](self.source, self._text, wanted=self.wanted)
+        return FORMATS[name](self.source, self._text, predicate=self.predicate)
 
     @property
     def _is_glob(self) -> bool:

@@ -22,6 +22,8 @@ import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, ParsedRecords, Rejected, Split, Stretch
+from penstock.connectors.formats import casts, cells
+from penstock.connectors.formats.base import BATCH_ROWS, rejection, too_long
 from penstock.connectors.kafka.arrival import arrived
 from penstock.connectors.kafka.client import BOOTSTRAP, PATIENCE_OPTION, PREFIX, TOPIC, settings
 from penstock.connectors.kafka.decode import FORMAT, RECORD_BYTES, SCHEMA, WIRE, Decoded, convert, decoder
@@ -36,8 +38,6 @@ from penstock.connectors.kafka.offsets import (
     shares,
 )
 from penstock.connectors.options import TEXT, Option, Options, OptionTable, one_of, whole
-from penstock.connectors.sources.formats import casts, cells
-from penstock.connectors.sources.formats.base import BATCH_ROWS, rejection, too_long
 from penstock.errors import PenstockError
 from penstock.types import Field, type_name
 

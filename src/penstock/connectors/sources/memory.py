@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
+from penstock.connectors.formats import FORMATS, FileFormat, casts, cells, format_of
+from penstock.connectors.formats.base import DAMAGE, one_line
 from penstock.connectors.options import TEXT, Option, Options, OptionTable
-from penstock.connectors.sources.formats import FORMATS, FileFormat, casts, cells, format_of
-from penstock.connectors.sources.formats.base import DAMAGE, one_line
 from penstock.errors import PenstockError, counted
 from penstock.storage import NewFile, storage
 from penstock.types import type_name
@@ -69,7 +69,7 @@ class SpooledSource(SourceConnector):
 
     @cached_property
     def _formats(self) -> dict[str, FileFormat]:
-        return {name: format_(self.source, wanted=self.wanted) for name, format_ in FORMATS.items()}
+        return {name: format_(self.source, predicate=self.predicate) for name, format_ in FORMATS.items()}
 
 
 def spool(source: Source, rows: Sequence[tuple[object, ...]] | pa.Table, path: str) -> None:
@@ -148,7 +148,10 @@ def _typed(source: Source, index: int, values: pa.Array) -> pa.Array:
     else:
         converted = casts.fit(values, declared)
     if converted.failed.any():
-        raise _misfit(source, index, values[int(np.flatnonzero(converted.failed)[0])].as_py())
+        first = values.slice(int(np.flatnonzero(converted.failed)[0]), 1)
+        # Python has no instants before the year 1 and behind 9999.
+        is_instant = pa.types.is_temporal(values.type)
+        raise _misfit(source, index, (first.cast(pa.string()) if is_instant else first)[0].as_py())
     return converted.values
 
 

@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
+from penstock.connectors.formats import FORMATS, FileFormat
+from penstock.connectors.formats.base import DAMAGE, Unfit, one_line
 from penstock.connectors.options import TEXT, Option, Options, OptionTable
-from penstock.connectors.sources.formats import FORMATS, FileFormat
-from penstock.connectors.sources.formats.base import DAMAGE, Unfit, one_line
 from penstock.connectors.sources.memory import write_table
 from penstock.connectors.sources.posted_keys import PostKey, keep_keys, last_kept
 from penstock.errors import PenstockError
@@ -114,20 +114,20 @@ class PostedFilesSource(SourceConnector):
 
     def forget(self, paths: Sequence[str]) -> None:
         """Remove posts, and all before them."""
-        there = [path for path in map(Path, paths) if storage().exists(path)]
-        keep_keys(self._folder, [_key_or_none(path) for path in there])
-        removed = last_kept(self._folder)
-        for path in _files(self._folder):
-            if _number(path) <= removed:
-                storage().remove(path)
+        if paths:
+            self.forget_up_to(max(map(post_of, paths)))
 
     def forget_up_to(self, number: int) -> None:
         """Remove the posts up to this one."""
-        self.forget([str(path) for path in rows_files(self._folder) if _number(path) <= number])
+        files, removed = _files(self._folder), last_kept(self._folder)
+        keep_keys(self._folder, [_key_or_none(path) for path in files if removed < _number(path) <= number])
+        for path in files:
+            if _number(path) <= max(number, removed):
+                storage().remove(path)
 
     @cached_property
     def _format(self) -> FileFormat:
-        return FORMATS["arrow"](self.source, wanted=self.wanted)
+        return FORMATS["arrow"](self.source, predicate=self.predicate)
 
 
 class _UpTo:

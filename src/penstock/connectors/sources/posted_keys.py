@@ -1,7 +1,6 @@
 """The idempotency keys of posts whose rows have been read and removed, in few files.
 
-    keys/<number>-sealed.json   keys of posts up to this number: a line with the format, one JSON object a line, a seal
-    keys/<number>.json          the same of earlier versions, without format and seal
+    keys/<number>.json    keys of posts up to this number: a line with the format, one JSON object a line, a seal
 
 A file is added for all posts that are removed together, and merged with the one before it unless that one is much
 larger, or both together are larger than `LARGEST`. So there are few files, each key is written again only a few times,
@@ -22,12 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from penstock.storage import storage
-from penstock.storage.seals import damaged, later_format, sealed, unsealed
+from penstock.storage.seals import damaged, other_format, sealed, unsealed
 
-#: The format of the files, in their first line.
-FORMAT = 1
-#: Files of earlier versions; names of later ones are no numbers to them, so they end in place of passing them over.
-_EARLIER, _SEALED = ".json", "-sealed.json"
+#: The format of the files, in their first line. Files of another one are refused.
+FORMAT = 2
+_ENDING = ".json"
 _DIGITS = 12
 #: A file is merged with the one before it if that one is at most so many times as large.
 _RATIO = 2
@@ -201,26 +199,23 @@ def expire_keys(folder: Path, first: int, last: int) -> None:
             lines = _lines(path)
             posts = zip(lines, _posts_in(path, lines), strict=True)
             left = [line for line, post in posts if first <= post.at <= last]
-            written = _path(folder, _number(path))
             if not left and path != files[-1]:
                 storage().remove(path)
             elif 2 * len(left) < len(lines):
-                _write(written, left)
-                if path != written:
-                    storage().remove(path)
+                _write(path, left)
 
 
 def _names(folder: Path) -> list[str]:
-    return [name for name in storage().list(folder / "keys") if name.endswith(_EARLIER) and not name.startswith(".")]
+    return [name for name in storage().list(folder / "keys") if name.endswith(_ENDING) and not name.startswith(".")]
 
 
 def _files(folder: Path) -> list[Path]:
     """Return the files in the order of their numbers."""
-    return [folder / "keys" / name for name in sorted(_names(folder), key=lambda name: (_number_in(name), name))]
+    return [folder / "keys" / name for name in sorted(_names(folder), key=_number_in)]
 
 
 def _path(folder: Path, number: int) -> Path:
-    return folder / "keys" / f"{number:0{_DIGITS}}{_SEALED}"
+    return folder / "keys" / f"{number:0{_DIGITS}}{_ENDING}"
 
 
 def _number(path: Path) -> int:
@@ -228,11 +223,11 @@ def _number(path: Path) -> int:
 
 
 def _number_in(name: str) -> int:
-    return int(name.removesuffix(_SEALED).removesuffix(_EARLIER))
+    return int(name.removesuffix(_ENDING))
 
 
 def _place(path: Path) -> str:
-    """Return what the seal of a file says of where it lies: the source, and the name."""
+    """Return the place of a file as in its seal: the source, and the name."""
     return "/".join(path.parts[-3:])
 
 
@@ -243,16 +238,13 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 def _lines(path: Path) -> list[str]:
     """Return the lines of a file, one for each post. Raises PenstockError P0605."""
     try:
-        data = storage().read(path)
-        if not path.name.endswith(_SEALED):
-            return [PostKey.read(line).text().decode() for line in data.splitlines()]
-        head, *lines = unsealed(data, _place(path)).splitlines()
-        number = int(json.loads(head)["format"])
-        if number <= FORMAT:
-            return lines
+        head, *lines = unsealed(storage().read(path), _place(path)).splitlines()
+        number = json.loads(head)["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
-    raise later_format(path, number, FORMAT)
+    if number != FORMAT:
+        raise other_format(path, number, FORMAT)
+    return lines
 
 
 def _posts_in(path: Path, lines: Iterable[str]) -> Iterator[PostKey]:

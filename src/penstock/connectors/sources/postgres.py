@@ -26,6 +26,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
+from penstock.connectors.formats import casts
+from penstock.connectors.formats.base import TextOptions
+from penstock.connectors.formats.csv import CsvFormat
 from penstock.connectors.options import DURATION, TEXT, Applies, Option, Options, OptionTable
 from penstock.connectors.postgres import (
     ARROW,
@@ -39,10 +42,7 @@ from penstock.connectors.postgres import (
     only_row,
     sql,
 )
-from penstock.connectors.postgres_where import Asked, where_of
-from penstock.connectors.sources.formats import casts
-from penstock.connectors.sources.formats.base import TextOptions
-from penstock.connectors.sources.formats.csv import CsvFormat
+from penstock.connectors.postgres_where import ServerColumn, where_of
 from penstock.errors import PenstockError, nearest
 from penstock.storage import NewFile, storage
 from penstock.storage.seals import checksum, damaged, sealed, unsealed
@@ -191,8 +191,8 @@ class PostgresSource(SourceConnector):
             if max_version is None and polls:
                 return None, reached or self._reached_tick
             conditions.append(sql.SQL("{} <= {}").format(version, sql.Literal(max_version)))
-        if self.wanted is not None and self.source.is_static:
-            source_condition = where_of(self.wanted, self._server_columns(columns))
+        if self.predicate is not None and self.source.is_static:
+            source_condition = where_of(self.predicate, self._server_columns(columns))
             conditions += [] if source_condition is None else [sql.SQL("({})").format(source_condition)]
         if self._deleted and not polls:
             conditions.append(
@@ -251,7 +251,7 @@ class PostgresSource(SourceConnector):
             weakref.finalize(self, discard, self._folder)
         return self._folder
 
-    # -- what is asked -----------------------------------------------------------------------------------------
+    # -- the SELECT --------------------------------------------------------------------------------------------
 
     @property
     def _relation(self) -> sql.Composable:
@@ -286,10 +286,10 @@ class PostgresSource(SourceConnector):
             raise PenstockError("P0402", message)
         return columns
 
-    def _server_columns(self, columns: Mapping[str, Stored]) -> list[Asked]:
+    def _server_columns(self, columns: Mapping[str, Stored]) -> list[ServerColumn]:
         """Return the declared columns, as the server has them."""
         columns_and_types = [(self._column(columns, column.name), column.type) for column in self.source.columns]
-        return [Asked(stored.name, stored.oid, stored.kind, declared) for stored, declared in columns_and_types]
+        return [ServerColumn(stored.name, stored.oid, stored.kind, declared) for stored, declared in columns_and_types]
 
     def _column(self, columns: Mapping[str, Stored], name: str) -> Stored:
         """Return the column that a declaration calls `name`.
@@ -337,7 +337,7 @@ class PostgresSource(SourceConnector):
 
     def splits(self, path: str) -> list[Split]:
         if not Path(path).exists():
-            message = f"{self._owner}: what {self._label} said is gone: {path}"
+            message = f"{self._owner}: the rows read from {self._label} are missing: {path}"
             raise PenstockError("P0401", message, hint="the checkpoint is damaged; start a new run")
         return [Split(path, bytes=Path(path).stat().st_size)]
 

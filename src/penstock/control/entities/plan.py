@@ -30,7 +30,7 @@ from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import NONE
 from penstock.language.printer import string_text
 from penstock.physical.plan.plan import Edge, Step
-from penstock.physical.planning.step_choices import JOIN_ORDER, SHARED, open_choices
+from penstock.physical.plan.step_choices import JOIN_ORDER, SHARED, open_choices
 from penstock.runtime.watching.figures import NO_SHARD, EdgeFlow, StepWork
 from penstock.types import TimeDomain
 

@@ -14,7 +14,7 @@ from penstock.algebra.nodes.coalesce import Coalesce
 from penstock.algebra.nodes.frequent import Frequent
 from penstock.algebra.nodes.session_window import SessionWindow
 from penstock.algebra.nodes.shed import NO_BUDGET, Shed, StretchBudget
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.control.entities.attributes import (
     COUNT,
@@ -28,8 +28,8 @@ from penstock.control.entities.attributes import (
     unmeasured,
 )
 from penstock.control.entities.system import SystemView
+from penstock.control.life.listed_query import ListedQuery, shown_change, shown_state
 from penstock.control.registry import quoted
-from penstock.control.transactions.listing import ListedQuery, shown_change, shown_state
 from penstock.errors import PenstockError
 from penstock.language.binder.scalars.estimates import is_estimate
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
@@ -145,7 +145,7 @@ class QueryRow:
 
     @property
     def verdict(self) -> str | None:
-        """Return what bounds its state, as a dry run says it."""
+        """Return what bounds its state, as a dry run has it."""
         return None if self.listed.bound is None else query_state(self.listed.bound, Statistics()).verdict
 
     def attribute(self, name: str) -> str | None:
@@ -159,7 +159,7 @@ def _rows(view: SystemView) -> Iterable[QueryRow]:
 
 
 def shedding_texts(view: SystemView) -> dict[str, str]:
-    """Return by query with a budget what SHOW QUERIES says of its shedding."""
+    """Return by query with a budget the remark of SHOW QUERIES on its shedding."""
     rows = ((row.name, row.shedding) for row in _rows(view))
     return {name: shedding_text(figures) for name, figures in rows if figures is not None}
 
@@ -245,7 +245,7 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
         Attribute("weight", REAL, "importance: sinks of heavier queries are written first",
                   lambda row: _number(row, "weight"), setting=_option("weight")),
         Attribute("start", TEXT, "where its answer begins: NOW, WARM, BEGINNING or AT",
-                  lambda row: row.listed.query.start.mode.value),
+                  lambda row: row.listed.query.answer.start.mode.value),
         Attribute("started_at", MOMENT, "when the command was accepted with which it began last",
                   lambda row: None if row.started is None else row.started[0], Origin.LOG),
         Attribute("since_tick", COUNT, "τ0, the tick after which it answers; NULL where it began with its sources",
@@ -364,8 +364,8 @@ def _of_query(query: QueryRow) -> Iterator[ApproximationRow]:
                 was = replaced.get(call)
                 yield ApproximationRow(query, call, accuracy.text, known=accuracy.width, in_place_of=was)
             if any(map(is_estimate, node.aggregates)):
-                told = None if query.metrics is None else query.metrics.approximations
-                width = None if told is None else told.estimate_width
+                measured = None if query.metrics is None else query.metrics.approximations
+                width = None if measured is None else measured.estimate_width
                 yield ApproximationRow(query, "ESTIMATE", "of the rows of a sample, without bias", known=width)
         elif isinstance(node, Frequent):
             found = None if query.metrics is None else query.metrics.frequent
@@ -411,8 +411,8 @@ APPROXIMATIONS: ControlRelation[ApproximationRow] = ControlRelation(
                   lambda row: row.error("accuracy_high"), Origin.TASKS),
         Attribute("error_high", REAL, "where it ends; of FREQUENT the share of the counts in the window that an item in"
                   " no list can have, certain; of an approximate aggregate half of what lies between its bounds of 95 %"
-                  " by their middle, NULL where that is not constant; of ESTIMATE the widest of its bounds told last,"
-                  " NULL where the query asks for none", lambda row: row.most, Origin.TASKS),
+                  " by their middle, NULL where that is not constant; of ESTIMATE the widest of its bounds emitted"
+                  " last, NULL where the query has none", lambda row: row.most, Origin.TASKS),
         Attribute("in_place_of", TEXT, "the exact aggregate that `approximate_aggregates` has replaced by it",
                   lambda row: row.in_place_of),
         Attribute("reason", TEXT, "why, and for an approximate aggregate its error", lambda row: row.reason),

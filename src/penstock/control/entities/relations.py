@@ -135,7 +135,7 @@ def entity(view: SystemView, id_: str) -> EntityRow | None:
 
 ENTITIES: ControlRelation[EntityRow] = ControlRelation(
     "entities",
-    "Everything that works or holds something, and can be told apart.",
+    "Everything that works or holds something and has an id of its own.",
     (
         Attribute("id", TEXT, "its id, `kind:key`, which is never used for anything else", lambda row: row.id),
         Attribute("kind", TEXT, "its kind", lambda row: row.relation.kind),

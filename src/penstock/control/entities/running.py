@@ -178,10 +178,10 @@ SNAPSHOTS: ControlRelation[StatementFact] = ControlRelation(
     (
         Attribute("id", TEXT, "its id, for CANCEL", lambda row: row.id, Origin.SERVER),
         Attribute("text", TEXT, "the statement, without secrets", lambda row: row.text, Origin.SERVER),
-        unmeasured("isolation", TEXT, "`window` or `latest`, as `SET isolation` said"),
+        unmeasured("isolation", TEXT, "`window` or `latest`, as set by `SET isolation`"),
         Attribute("state", TEXT, "RUNNING", lambda row: "RUNNING", Origin.SERVER),
-        unmeasured("tick", COUNT, "its instant, which is told with the answer"),
-        unmeasured("staleness", REAL, "told with the answer"),
+        unmeasured("tick", COUNT, "its instant, which the answer carries"),
+        unmeasured("staleness", REAL, "its staleness, which the answer carries"),
         unmeasured("sub_windows", COUNT, "sub-windows of what it reads"),
         unmeasured("read", COUNT, "those that have been read"),
         unmeasured("restarts", COUNT, "how often it began again"),

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source, over_sources
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.control.entities.system import SystemView
 from penstock.physical.plan.identity import near_keys, step_keys
 from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.spec import Memory, Ticks
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import Generation, choices_of, grains_of, plan_part
-from penstock.physical.planning.strategies import Strategy
 from penstock.storage.documents import Document
 
 _HISTORY = "what it emits depends on more than its live rows"

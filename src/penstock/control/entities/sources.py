@@ -109,7 +109,7 @@ def unbound_of(view: SystemView, one: StoredObject) -> UnboundDeclaration | None
 
 
 def binding_attributes(of: Callable[[T], UnboundDeclaration | None]) -> tuple[Attribute[T], Attribute[T]]:
-    """Return the attributes that say whether a declaration can be bound."""
+    """Return the attributes that decide whether a declaration can be bound."""
 
     def state(row: T) -> str:
         return "DECLARED" if of(row) is None else QueryStatus.NEEDS_ATTENTION.value

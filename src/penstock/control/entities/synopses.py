@@ -22,7 +22,7 @@ from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import NONE
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.plan.plan import Step
-from penstock.physical.planning.step_choices import KindChoice
+from penstock.physical.plan.step_choices import KindChoice
 
 _TASKS = Origin.TASKS
 
@@ -50,7 +50,7 @@ class SynopsisRow:
         return next((one for one in self.step.choices.kinds if one.part == self.part), None)
 
     def total(self, name: str, over: Callable[[list[int]], int] = sum) -> int | None:
-        """Return a figure of all shards; None where none of them tells it."""
+        """Return a figure of all shards; None where none of them has it."""
         known = [value for size in self.sizes if (value := getattr(size, name)) is not None]
         return over(known) if known else None
 

@@ -1,6 +1,6 @@
 """What control relations are read from: the declarations, the version that runs, its figures, and what the doors know.
 
-A view is of one moment; what takes time to find is found when a relation asks for it.
+A view is of one moment; figures that take time are computed when a relation reads them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TypeAlias
 from penstock.algebra.properties.need import is_mature
 from penstock.control.command_log import BegunQuery, Transaction
 from penstock.control.engine import EngineFigures, EngineVersion
+from penstock.control.life.listed_query import ListedQuery
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.registry import Registry
-from penstock.control.transactions.listing import ListedQuery
 from penstock.language.plans.choices import choices_in
 from penstock.physical.plan.plan import Step
 from penstock.runtime.watching.figures import StepWork
@@ -136,7 +136,7 @@ class SystemView:
     @cached_property
     def readers(self) -> Mapping[int, tuple[str, ...]]:
         """Return by step the names of the queries that use it."""
-        names = {place: one.stored.name for one in self.listed for place, _ in one.query.plans}
+        names = {each.place: one.stored.name for one in self.listed for each in one.query.computed}
         places = self.figures.places
         return {
             step.id: tuple(sorted({names[places[q]] for q in step.queries if q in places and places[q] in names}))
@@ -168,7 +168,7 @@ class SystemView:
         """
         found: list[tuple[bool, int | None]] = []
         places = self.figures.places
-        bound = {place: one.bound for one in self.listed for place, _ in one.query.plans}
+        bound = {each.place: one.bound for one in self.listed for each in one.query.computed}
         for place in (places[name] for name in step.queries if name in places):
             query, heartbeat = bound.get(place), self.version.heartbeats.get(place)
             if query is None or heartbeat is None:

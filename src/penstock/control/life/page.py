@@ -15,8 +15,8 @@ A declared query has a computation that answers, or is to, in one of these phase
 {phases}
 
 While it is SILENT or answers, a second one may be computed beside it: *another plan* of the same query, *another query*
-that is to take its place (`ALTER QUERY .. AS .. START WARM WAIT`), which wait for rows or are computed where nobody
-reads; and after both have exchanged their places *the former one*, until it has emitted the rest of what is its.
+that is to take its place (`ALTER QUERY .. AS .. START WARM WAIT`), which wait for rows or are computed without readers;
+and after both have exchanged their places *the former one*, until it has emitted the rest of what is its.
 
 An empty cell: nothing changes.
 

@@ -10,8 +10,8 @@ import enum
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from penstock.control.life.phases import OF_ANSWER, Beside, Phase, beside_of, phase_of
-from penstock.control.stored_catalog import StoredObject
+from penstock.control.life.phases import OF_ANSWER, Beside, Phase
+from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.errors import PenstockError
 
 
@@ -38,6 +38,16 @@ class Event(enum.Enum):
     BESIDE_FAILED = "what is computed beside it fails"
     CANNOT_GO_ON = "it cannot be bound, or a start fails with it"
     CAN_GO_ON = "it can be bound again"
+    KEEPS_NO_MORE = "what has waited for rows has begun with them"
+
+
+#: What users do.
+STATEMENTS = frozenset({
+    Event.PAUSE, Event.PAUSE_WITH_STATE, Event.RESUME, Event.REPLACE, Event.REPLACE_WAIT, Event.MOVE, Event.SET_PLAN,
+    Event.SET, Event.RENAME, Event.SWAP, Event.DROP,
+})  # fmt: skip
+#: After these the answer is another one, also where nothing is computed.
+ANEW = frozenset({Event.REPLACE, Event.MOVE})
 
 
 class Refusal(enum.Enum):
@@ -215,6 +225,11 @@ RULES: tuple[Transition, ...] = (
         ((ATTENTION,), _ANY, _SAME),
         (OF_ANSWER, _ANY, NOTHING),
     ),
+    *_rules(
+        Event.KEEPS_NO_MORE,
+        ((ANSWERING, SILENT), _ANY, _SAME),
+        (OF_ANSWER, _ANY, NOTHING),
+    ),
 )  # fmt: skip
 
 
@@ -226,10 +241,20 @@ def verdict(event: Event, phase: Phase, beside: Beside) -> Verdict:
     raise KeyError(event, phase, beside)
 
 
+def beside_of(query: StoredQuery) -> Beside:
+    """Return what is computed beside the answer of a query."""
+    beside = query.beside
+    if beside is None:
+        return Beside.NOTHING
+    if beside.phase is Phase.ENDING:
+        return Beside.FORMER
+    return Beside.PLAN if beside.definition is None else Beside.QUERY
+
+
 def verdict_on(one: StoredObject, event: Event) -> Verdict:
     """Return what an event makes of a declared query."""
     assert one.query is not None, "it is a query"
-    return verdict(event, phase_of(one.query), beside_of(one.query))
+    return verdict(event, one.query.phase, beside_of(one.query))
 
 
 def happens(one: StoredObject, event: Event) -> bool:

@@ -16,9 +16,9 @@ from penstock.control.registry import Registry
 from penstock.control.transactions.footprint import Footprint
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.past_reading import PastReading
-from penstock.control.transactions.request import PostedScript
+from penstock.control.transactions.request import Request
 from penstock.events import log_event, logger_of
-from penstock.language.statement_kinds.script import Script
+from penstock.language.statements.script import Script
 
 LOG = logger_of("control")
 
@@ -40,7 +40,7 @@ class AcceptedItem:
     change: BoundChange = field(default_factory=BoundChange)
     footprint: Footprint = field(default_factory=Footprint)
     places: frozenset[int] = frozenset()
-    request: PostedScript | None = None
+    request: Request | None = None
     reading: PastReading | None = None
     is_ready: bool = False
     is_applied: bool = False
@@ -51,13 +51,13 @@ class AcceptedItem:
         return self.reading is not None and not self.reading.is_over
 
     def end_reading(self) -> None:
-        """End the reading of a past that nobody needs any more."""
+        """End the reading of a past that is not needed any more."""
         if self.reading is not None:
             self.reading.end()
             self.reading = None
 
     def answer(self) -> None:
-        """Answer who waits for it."""
+        """Answer the threads that wait for it."""
         if self.request is not None:
             self.request.done()
 

@@ -5,18 +5,18 @@ it is missing at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from penstock.control.command_log import CommandLog
 from penstock.control.engine import Engine
+from penstock.control.life.changes import with_waiting
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry
-from penstock.control.stored_catalog import StoredObject, StoredQuery
+from penstock.control.stored_catalog import StoredObject
 from penstock.control.transactions.backlog import AcceptedItem
 from penstock.control.transactions.merging import with_changes
 from penstock.control.versions import queried
-from penstock.language.catalog import QueryStatus
 
 
 def late_waits(item: AcceptedItem, current: Registry, engine: Engine, posted: PostedRows) -> frozenset[int]:
@@ -29,12 +29,12 @@ def late_waits(item: AcceptedItem, current: Registry, engine: Engine, posted: Po
     for one in item.change.change.objects:
         before = current.stored.objects.get(one.id)
         # These run, or wait.
-        known = [] if before is None or before.query is None else before.query.tracks
-        for place, track in _may_wait(one.query):
-            query = None if one.query is None or track in known else queried(one, one.query, place, after, posted)
+        known = set() if before is None or before.query is None else {each.id for each in before.query.computations}
+        for each in [] if one.query is None else one.query.computations:
+            query = queried(one, each, after, posted) if each.may_wait and each.id not in known else None
             missing = None if query is None else engine.awaited(query)
             if missing is not None and missing.rows:
-                found.add(track)
+                found.add(each.id)
     return frozenset(found)
 
 
@@ -57,23 +57,7 @@ def have_wait(items: Sequence[AcceptedItem], waits: Collection[int], log: Comman
         item.change = replace(item.change, change=change)
 
 
-def _may_wait(query: StoredQuery | None) -> Iterator[tuple[int, int]]:
-    """Yield the places of a query at which something begins that may wait for rows, with the computations."""
-    if query is None:
-        return
-    start, edit = query.start, query.edit
-    if query.status is QueryStatus.RUNNING and start.wait and start.at is None and not query.holds:
-        yield query.place, query.track
-    if edit is not None and edit.until is None and not edit.holds:
-        yield edit.place, edit.track
-
-
 def _waiting(one: StoredObject, waits: Collection[int]) -> StoredObject:
-    query = one.query
-    if query is None:
+    if one.query is None or not any(each.id in waits and each.may_wait for each in one.query.computations):
         return one
-    if query.track in waits and query.start.wait:
-        query = replace(query, holds=True)
-    if query.edit is not None and query.edit.track in waits and query.edit.until is None:
-        query = replace(query, edit=replace(query.edit, holds=True))
-    return replace(one, query=query)
+    return with_waiting(one, waits)

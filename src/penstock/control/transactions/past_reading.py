@@ -55,7 +55,7 @@ class PastReading:
             raise as_known(self.error, "the past cannot be read")
 
     def end(self) -> None:
-        """End the reading and remove what has been read. What cannot be removed is left behind: nobody needs it."""
+        """End the reading and remove what has been read. What cannot be removed stays; it is never read."""
         try:
             self.preparation.end()
             self._thread.join()

@@ -1,87 +1,34 @@
-"""A script that was posted, from then until its transaction is applied."""
+"""What is requested of the acceptor, from then until it is answered."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.control.command_log import Transaction
-from penstock.control.outcomes import Principal
+from penstock.control.drafting.contents import BoundStatement, Content
 from penstock.control.registry import Registry
-from penstock.control.transactions.script import ScriptCommands
-from penstock.errors import PenstockError, Position, ScriptWarning
-from penstock.language.commands import Command
-from penstock.language.statement_kinds.script import Script
 
 
-@dataclass(frozen=True)
-class NotedFailure:
-    """A query that failed alone. place, track: those of its answers; track: None where it is not known."""
-
-    place: int
-    track: int | None
-    error: PenstockError
-
-    @property
-    def text(self) -> str:
-        """Return what the log says of it."""
-        return f"FAILED: {self.error.code} {self.error.message}"
-
-
-@dataclass
-class BoundStatement:
-    """A statement of a script, or of the difference to one, once it is bound.
+@dataclass(eq=False)
+class Request:
+    """What is requested, and its answer.
 
     Args:
-        position: its place in the script; None where that does not have it.
-        script: the statement alone; None for one of a difference.
-    """
-
-    kind: str
-    text: str
-    command: Command
-    warnings: tuple[ScriptWarning, ...] = ()
-    position: Position | None = None
-    script: Script | None = None
-
-
-@dataclass
-class PostedScript:
-    """A script, which is one transaction.
-
-    Args:
-        settings: of the session, as written.
-        key: its idempotency key.
-        digest: of what was posted.
-        separate: each statement is a transaction of its own, as at a start.
-        is_whole: the script says all that is to be declared: its commands are the difference, known once it is bound.
-        failure: of a query, noted by the system itself; there are no commands then.
-        looks: the system takes the steps of changes of plans that are due; there are no commands then.
-        steps: what the log says of these.
-        begins: the query and the choices of a change of a plan that begins with it.
+        bound: the statements of a script, or those of the difference, once they are bound.
         transaction: as it stands in the log; None before, and where it changes nothing.
-        after: the declarations with what it changes, once it is accepted.
-        bound: its statements, or those of the difference, once they are bound.
+        after: the declarations with what a script changes that is rolled back.
         error: for which it was refused.
         repeated: it was posted before with the same key.
         accepted: it is in the log, or refused.
         finished: it has been applied, failed, or reads its past.
     """
 
-    commands: ScriptCommands
-    settings: dict[str, str]
-    who: Principal
-    key: str | None
-    digest: str
-    is_whole: bool = False
-    separate: bool = False
-    failure: NotedFailure | None = None
-    looks: bool = False
-    steps: list[str] = field(default_factory=list)
-    begins: tuple[int, str] | None = None
+    content: Content
+    bound: Sequence[BoundStatement] = ()
     transaction: Transaction | None = None
     after: Registry | None = None
-    bound: list[BoundStatement] = field(default_factory=list)
     error: BaseException | None = None
     repeated: bool = False
     accepted: threading.Event = field(default_factory=threading.Event)

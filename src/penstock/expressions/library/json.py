@@ -31,7 +31,7 @@ Finder = Callable[[object], str | None]
 
 #: The remark on all of them in docs/functions.md.
 NOTE = """The first argument is a STRING that holds JSON. What is no JSON, is nested deeper than 200 levels, or has
-nothing at the place asked for, is NULL. A path is `$` followed by `.name`, `['name']`, `[0]`, and `[*]` once at the
+no value at the path, is NULL. A path is `$` followed by `.name`, `['name']`, `[0]`, and `[*]` once at the
 most, after which a GET_JSON_OBJECT that finds several values gives an array of them, and one that finds one gives
 it as JSON. A literal that is no path is refused (`P0203`), one from a column gives NULL. Keys are matched letter by
 letter; of equal keys in one object the first counts. Numbers keep the digits they were written with, objects and

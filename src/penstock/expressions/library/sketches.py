@@ -89,7 +89,7 @@ def _estimate(data: bytes) -> int:
     estimate: float = hyperloglog.deserialized(data).get_estimate()
     if not 0.0 <= estimate < _BEYOND_BIGINT:
         # The sums in the header, from which the library estimates, are damaged.
-        raise PenstockError("P0203", "not an image of an HLL sketch: its header says a count that there cannot be")
+        raise PenstockError("P0203", "not an image of an HLL sketch: the count in its header is out of range")
     return math.floor(estimate + 0.5)
 
 

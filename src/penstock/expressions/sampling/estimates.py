@@ -63,8 +63,8 @@ def half_widths(
 
 
 def _levelled(groups: Int64s, count: int, records: Inclusion, several: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return which groups have rows of one draw with different probabilities, as those that a budget told before and
-    after its threshold fell; of the others than `several`, whose rows have one draw each."""
+    """Return which groups have rows of one draw with different probabilities, such as rows that were emitted before and
+    after the threshold of a budget fell. Groups in `several` are left out; rows of the others have one draw each."""
     found = np.zeros(count, np.bool_)
     rows = np.flatnonzero(~several[groups])
     own, sides = groups[rows], records.taken(rows).sides

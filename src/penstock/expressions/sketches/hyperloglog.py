@@ -202,18 +202,20 @@ def deserialized(data: bytes) -> Any:
     except Exception as error:
         raise PenstockError("P0203", f"not an image of an HLL sketch: {error}") from error
     if data[7] & 3 == _REGISTER_MODE and not _sums_agree(data, _registers(sketch)):
-        raise PenstockError("P0203", "not an image of an HLL sketch: its header says other sums than its registers")
+        raise PenstockError(
+            "P0203", "not an image of an HLL sketch: the sums in its header are not those of its registers"
+        )
     return sketch
 
 
 def _sums_agree(data: bytes, found: Registers) -> bool:
     """Return whether the header of an image has the sums of its registers, Σ2^-rank below rank 32 and above, within
-    rounding; both are part of an estimate, and nothing else of an image says whether it is damaged."""
+    rounding; both are part of an estimate, and no other check of an image shows damage."""
     low = found.ranks < SPLIT
     parts = np.ldexp(1.0, -found.ranks)
     sums = (1 << found.lg) - len(found.ranks) + float(parts[low].sum()), float(parts[~low].sum())
-    told = np.frombuffer(data, np.float64, 2, _SUMS_AT)
-    return bool(np.allclose(told, sums, rtol=1e-9, atol=1e-12))
+    stored = np.frombuffer(data, np.float64, 2, _SUMS_AT)
+    return bool(np.allclose(stored, sums, rtol=1e-9, atol=1e-12))
 
 
 def _is_image(data: bytes) -> bool:

@@ -108,6 +108,12 @@ class Context:
             self.note(error, span)
             raise BindingFailed from None
 
+    def with_setting(self, name: Name, value: str, value_span: TextSpan) -> Settings:
+        """Return the settings with another value of one; an error is recorded where the name or the value stands."""
+        known = {key for key, _ in Settings()}
+        span = value_span if name.text.lower() in known else name.span
+        return self.guard(span, lambda: self.settings.with_value(name.text, value))
+
     def attempt(self, build: Callable[[], T]) -> T | None:
         try:
             return build()

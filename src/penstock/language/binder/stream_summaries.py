@@ -42,11 +42,11 @@ class StreamSummaries:
         if len(owners) > 1 or stream is None or not stream.name:
             hint = "name the columns of one stream of FROM, as its summary has them"
             context.fail("P0350", "an estimate is one of the columns of a stream", span, hint)
-        wanted = sorted(column.name.lower() for column in columns)
+        estimated = sorted(column.name.lower() for column in columns)
         fitting = [
             one
             for one in self.declared
-            if one.stream.lower() == stream.name.lower() and sorted(map(str.lower, one.columns)) == wanted
+            if one.stream.lower() == stream.name.lower() and sorted(map(str.lower, one.columns)) == estimated
         ]
         if name is not None:
             fitting = [one for one in fitting if name.matches(one.name)]

@@ -1,4 +1,4 @@
-"""Text to parts of statements, which the binder reads too: an expression, a query; and what errors say of them."""
+"""Parse parts of statements for the binder too, an expression or a query, and place their errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.deep import deep, on_deep_stack
 from penstock.errors import PenstockError
 from penstock.language.dialect import Cql, Fault, token_span
-from penstock.language.grammar.statements import CqlParser
+from penstock.language.grammar.clauses import ClauseGrammar
 from penstock.language.hints import hint_at, misplaced, of_other_systems
 from penstock.language.limits import TOO_DEEP, beyond_limits, too_deep
 from penstock.language.queries import QueryTree
@@ -66,10 +66,11 @@ def parse_query_tree(text: str) -> QueryTree:
     return parser_over(SourceText(text), Cql().tokenize(text)).query()
 
 
-def parser_over(source: SourceText, tokens: list[Token]) -> CqlParser:
-    parser = CqlParser(dialect=Cql())
+def parser_over(source: SourceText, tokens: list[Token]) -> ClauseGrammar:
+    parser = ClauseGrammar(dialect=Cql())
     parser.reset()
     parser.sql = source.text
+    parser.takes_values = source.values is not None
     parser._chunks = [tokens]
     parser._advance_chunk()
     return parser

@@ -1,4 +1,4 @@
-"""The grammar of FREQUENT behind GROUP BY (docs/language.md)."""
+"""The grammar of FREQUENT behind GROUP BY (docs/language/aggregates.md)."""
 
 from __future__ import annotations
 

@@ -1,16 +1,14 @@
-"""The grammar of WITH PREFERENCE and CREATE SUMMARY (docs/language.md)."""
+"""The grammar of WITH PREFERENCE (docs/language/queries.md)."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any
 
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
-from penstock.language.dialect import Fault, token_span
 from penstock.language.grammar.frequent import FrequentGrammar
-from penstock.language.queries import BudgetClause, Collapse, Duration, PreferenceClause
-from penstock.language.text import TextSpan
+from penstock.language.queries import BudgetClause, Duration, PreferenceClause
 from penstock.types import Interval
 
 _ORDERS = ("ASC", "DESC", "WEIGHTED")
@@ -21,8 +19,6 @@ _RANDOM = "WEIGHTED is an order by chance, ASC and DESC go by value: WITH PREFER
 _UNQUOTED = "write a number without quotes: "
 _FACTOR = "FADE FACTOR 0.8 PER 10 SECONDS, or FADE FACTOR 80 PERCENT PER 10 SECONDS"
 _UNITS = "BUDGET 1000 PER SECOND, BUDGET 5 PER TUPLE, BUDGET AUTO or BUDGET UNLIMITED"
-_COLLAPSE = "write how many zones become one and how many granularities there are: COLLAPSE (4, 4)"
-_LEVELS = "write WITH GRANULARITY 10 SECONDS, WITH COLLAPSE (4, 4), or one AND the other"
 
 
 class PreferenceGrammar(FrequentGrammar):
@@ -44,7 +40,7 @@ class PreferenceGrammar(FrequentGrammar):
         behind = self._take_any(*_ORDERS)
         if behind is not None and order is not None:
             message = f"{order} and {behind}: the order is written once"
-            raise self._at_span(message, at, "write it in front of the expressions, or behind the last of them")
+            raise self._misplaced(message, at, "write it in front of the expressions, or behind the last of them")
         if behind is not None and self._curr.token_type is TokenType.COMMA:
             hint = f"the order is written once, for the product of all: WITH PREFERENCE {behind} a, b"
             self._fail("FADE, BUDGET, WINDOW or the end", hint=hint)
@@ -63,7 +59,7 @@ class PreferenceGrammar(FrequentGrammar):
                 break
             key = next(iter(found))
             if key in clauses:
-                raise self._at_span(f"{key.upper()} occurs twice", self._since(begin), "leave one of them out")
+                raise self._misplaced(f"{key.upper()} occurs twice", self._since(begin), "leave one of them out")
             clauses |= found | {f"{key}_span": self._since(begin)}
         return PreferenceClause(order or behind, tuple(expressions), **clauses, span=self._since(start))
 
@@ -92,7 +88,10 @@ class PreferenceGrammar(FrequentGrammar):
     def _begins_expression(self, offset: int) -> bool:
         """Return whether the token there begins an expression, and is no word of what follows one."""
         token = self._ahead(offset)
-        kinds = (TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING, TokenType.CASE, TokenType.IDENTIFIER)
+        kinds = (
+            TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING, TokenType.CASE, TokenType.IDENTIFIER,
+            TokenType.PARAMETER,
+        )  # fmt: skip
         return (
             token is not None
             and (token.token_type in kinds or token.token_type in self.ID_VAR_TOKENS)
@@ -135,47 +134,3 @@ class PreferenceGrammar(FrequentGrammar):
         if not self._curr or self._curr.token_type is not TokenType.NUMBER:
             self._fail(what, hint=_UNQUOTED + example)
         return sign * self._number(what, hint=f"as in {example}")[0]
-
-    def _at_span(self, message: str, span: TextSpan, hint: str) -> Fault:
-        token = Token(TokenType.VAR, self.sql[span.start : span.end], start=span.start, end=span.end - 1)
-        return Fault("", token, "P0103", message, hint)
-
-    # --- CREATE SUMMARY
-
-    def _summary_levels(self) -> dict[str, Any]:
-        """Parse WITH { GRANULARITY interval | COLLAPSE ( rate, depth ) } [AND ..]."""
-        found: dict[str, Any] = {}
-        if not self._take("WITH"):
-            return found
-        while True:
-            at = self._here()
-            if self._take("GRANULARITY"):
-                one: dict[str, Any] = {"granularity": self._duration()}
-            elif self._take("COLLAPSE"):
-                one = {"collapse": self._collapse(at)}
-            else:
-                self._fail("GRANULARITY or COLLAPSE", hint=_LEVELS)
-            if one.keys() & found.keys():
-                message = f"{next(iter(one)).upper()} occurs twice"
-                raise self._at_span(message, self._since(at), "leave one of them out")
-            found |= one
-            if not self._take("AND"):
-                return found
-
-    def _collapse(self, start: TextSpan) -> Collapse:
-        self._of_collapse(TokenType.L_PAREN, "'('")
-        rate = self._of_collapse(TokenType.NUMBER, "how many zones become one")
-        self._of_collapse(TokenType.COMMA, "','")
-        depth = self._of_collapse(TokenType.NUMBER, "a number of granularities")
-        self._of_collapse(TokenType.R_PAREN, "')'")
-        return Collapse(rate, depth, TextSpan(start.start, token_span(self._prev).end))
-
-    def _of_collapse(self, kind: TokenType, shown: str) -> int:
-        """Parse a token of COLLAPSE; return the number that it is, else 0."""
-        if not self._match(kind):
-            self._fail(shown, hint=_COLLAPSE)
-        if kind is not TokenType.NUMBER:
-            return 0
-        if not self._prev.text.isdecimal():
-            self._fail(shown, self._prev, hint=_COLLAPSE)
-        return int(self._prev.text)

@@ -1,4 +1,4 @@
-"""The grammar of queries (docs/language.md): SELECT, set operations, relation-to-stream operators."""
+"""The grammar of queries (docs/language/queries.md): SELECT, set operations, relation-to-stream operators."""
 
 from __future__ import annotations
 
@@ -381,7 +381,7 @@ class QueryGrammar(PreferenceGrammar):
             nulls_first = word == "FIRST"
         return OrderItem(value, descending, nulls_first, self._since(start))
 
-    # --- queries inside expressions: where sqlglot's expression grammar asks for one
+    # --- queries inside expressions: where sqlglot's expression grammar parses one
 
     def _parse_select(
         self,

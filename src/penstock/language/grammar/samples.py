@@ -1,4 +1,4 @@
-"""The grammar of SAMPLE and TABLESAMPLE (docs/language.md)."""
+"""The grammar of SAMPLE and TABLESAMPLE (docs/language/windows.md)."""
 
 from __future__ import annotations
 

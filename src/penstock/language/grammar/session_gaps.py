@@ -34,7 +34,7 @@ class _Multiple:
 
 
 def gap_of(written: exp.Expr) -> Duration | Length | None:
-    """Return the length that an expression says; None where it says none."""
+    """Return the length that is the value of an expression; None where it is none."""
     constant = _constant(written.unnest())
     if constant is not None:
         return Duration(constant, span_of(written))
@@ -57,7 +57,7 @@ def _constant(node: exp.Expr) -> Interval | None:
 
 
 def _multiple(node: exp.Expr) -> _Multiple | None:
-    """Return what a node that chooses nothing says."""
+    """Return the multiple that a node without a choice stands for."""
     constant = _constant(node)
     if constant is not None:
         return _Multiple(constant, node)

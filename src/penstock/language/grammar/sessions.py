@@ -197,7 +197,7 @@ def _session_tables(source: FromSource | None) -> list[NamedSource]:
 
 
 def _conditions_read(source: FromSource, reading: Reading) -> FromSource:
-    """Return FROM with what `reading` says in its conditions."""
+    """Return FROM with what `reading` returns for parts of its conditions in their place."""
     if not isinstance(source, JoinedSource):
         return source
     left, right = (_conditions_read(side, reading) for side in (source.left, source.right))
@@ -236,7 +236,7 @@ def _written(identifier: exp.Expr) -> Name:
 
 
 def _read(query: SelectQuery, reading: Reading, names: Collection[str]) -> SelectQuery:
-    """Return a query with what `reading` says in place of parts of it; an item called one of `names` keeps its name."""
+    """Return a query with what `reading` returns for parts of it in their place. names: items that keep their names."""
 
     def read(node: exp.Expr) -> exp.Expr:
         return node.transform(lambda part: reading(part) or part)

@@ -1,4 +1,4 @@
-"""The grammar of FROM (docs/language.md): sources with window, SAMPLE and alias, nested queries, joins."""
+"""The grammar of FROM (docs/language/queries.md): sources with window, SAMPLE and alias, nested queries, joins."""
 
 from __future__ import annotations
 
@@ -296,10 +296,10 @@ class SourceGrammar(SessionGrammar):
                 if sample is not None:
                     self._reject("SAMPLE occurs twice", token, "P0103", "leave one of them out")
                 sample = drawn
-            elif valid is not None and (said := self._valid()) is not None:
+            elif valid is not None and (clause := self._valid()) is not None:
                 if valid:
                     self._reject("VALID occurs twice", token, "P0103", "leave one of them out")
-                valid.append(said)
+                valid.append(clause)
             elif least is not None and self._take("AT", "LEAST"):
                 if least:
                     self._reject("AT LEAST occurs twice", token, "P0103", "leave one of them out")

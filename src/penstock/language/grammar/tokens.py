@@ -60,6 +60,10 @@ class TokenGrammar(ExpressionParser):
     ) -> NoReturn:
         raise Fault("", token or self._curr or None, code, message, hint)
 
+    def _misplaced(self, message: str, span: TextSpan, hint: str | None = None) -> Fault:
+        token = Token(TokenType.VAR, self.sql[span.start : span.end], start=span.start, end=span.end - 1)
+        return Fault("", token, "P0103", message, hint)
+
     def _ahead(self, steps: int) -> Token | None:
         index = self._index + steps
         return self._tokens[index] if index < self._tokens_size else None

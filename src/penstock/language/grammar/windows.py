@@ -1,4 +1,4 @@
-"""The grammar of windows and frequencies (docs/language.md), in every form that the papers use."""
+"""The grammar of windows and frequencies (docs/language/windows.md), in every form that the papers use."""
 
 from __future__ import annotations
 
@@ -137,6 +137,8 @@ class WindowGrammar(TokenGrammar):
             return self._duration()
         if self._curr.token_type is TokenType.DASH:
             self._reject("a length is positive: at least one tick of time", code="P0102", hint="as in 10 SECONDS")
+        if self._curr.token_type is TokenType.PARAMETER:
+            self._fail("a length of time such as 10 SECONDS", code="P0102")
         value = self._parse_primary() or self._parse_column()
         if value is None:
             self._fail("a length of time such as 10 SECONDS", code="P0102")

@@ -19,11 +19,11 @@ from penstock.algebra import (
     Source,
     StreamToRelation,
 )
+from penstock.algebra.analysis.period_operators import period_operator
 from penstock.algebra.nodes.base import common_domain, has_lives
 from penstock.algebra.nodes.frequency import each_result, holds_internal, own_frequency_windows
 from penstock.algebra.nodes.internal import own_operators, reaches_internal, what_forbids_internal
 from penstock.algebra.nodes.results import not_to_be_kept
-from penstock.algebra.properties.period_operators import period_operator
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import Context

@@ -104,10 +104,10 @@ def choices_difference(before: str, after: str) -> str:
     """Return the text that leads from some choices to others."""
     if after == NO_CHOICES:
         return NO_CHOICES
-    wanted = choices_in(after)
-    gone = dict.fromkeys(choices_in(before).keys() - wanted.keys())
+    choices = choices_in(after)
+    gone = dict.fromkeys(choices_in(before).keys() - choices.keys())
     data: dict[str, dict[str, str | None]] = {}
-    for (operator, attribute), value in sorted({**gone, **wanted}.items()):
+    for (operator, attribute), value in sorted({**gone, **choices}.items()):
         data.setdefault(operator, {})[attribute] = value
     return json.dumps(data, ensure_ascii=False)
 
@@ -123,5 +123,5 @@ def attributes_with_plan(tree: QueryTree, attributes: dict[str, str]) -> dict[st
 
 def without_no_choices(attributes: Mapping[str, str]) -> dict[str, str]:
     """Return the attributes of a query; one whose plan is the planner's has no attribute `plan`, however it came to
-    that, so that declarations which say the same are equal."""
+    that, so that declarations with the same meaning are equal."""
     return {name: value for name, value in attributes.items() if (name, value) != ("plan", NO_CHOICES)}

@@ -91,8 +91,8 @@ def _is_timestamp(node: Algebra, column: int) -> bool:
 
 
 def _check_begins(below: Below, begins: Begins) -> None:
-    """Check that begins are what the plan says of them, where they are computed: strategies rely on their order. Raises
-    PenstockError P0341."""
+    """Check that computed begins are as the plan declares them: strategies rely on their order. Raises PenstockError
+    P0341."""
     bounds = _bounds(below.input)
     if begins is Begins.ANY or bounds is None:
         return
@@ -130,7 +130,7 @@ def _read_coalesce(below: Below) -> Algebra:
     budget = read_budget(below)
     if budget is not None and not (made.only_closed and made.in_order) and made.granule_window is None:
         raise below.refuse(
-            "a budget of whole stretches needs those that are told once, and lose nothing, or granules", "P0376"
+            "a budget of whole stretches needs stretches that are emitted once and lose nothing, or granules", "P0376"
         )
     if budget is not None and not budget.compact and made.granule_window is not None:
         raise below.refuse("a budget of runs of granules counts these; that of their tuples is a step below", "P0376")

@@ -80,7 +80,7 @@ def write_budget(budget: StretchBudget | None) -> Fields:
 
 
 def read_budget(below: Below) -> StretchBudget | None:
-    """Return the budget that the fields say, None for none."""
+    """Return the budget in the fields, None for none."""
     if "budget" not in below.fields:
         return None
     budget = below.whole("budget", 1, NO_BUDGET) or 1

@@ -14,8 +14,8 @@ from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 
+from penstock.physical.decisions import NO_DECISIONS, Decisions
 from penstock.physical.elements import Elements
-from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
 from penstock.physical.execution.flow import Flow, RoundMoments, Taker
 from penstock.physical.execution.flow_counts import FlowCounts
@@ -80,7 +80,7 @@ class IngestExecutor:
         self.counts = FlowCounts()
 
     def added_figures(self) -> StepFigures:
-        """Return what operators say of themselves, which are sums, since this was called last."""
+        """Return what has been added to the figures of operators, which are sums, since the last call."""
         before, self._figures = self._figures, figures_of(self._operators)
         return {
             step: {name: value - before.get(step, {}).get(name, 0) for name, value in figures.items()}
@@ -150,8 +150,8 @@ class StageExecutor:
         self._made: dict[tuple[int, int | None, bool], Moment] = {}
         #: The steps that ran in the last round, whose state may have changed.
         self._ran: set[int] = set()
-        #: Those that got input or for which time advanced, so that what reads them in place has to run too. A step that
-        #: only lost rows, since nobody needs them any more, is not among them.
+        #: Those that received input or for which time advanced, so that steps which read them in place run too. A step
+        #: that only dropped rows which no reader needs is not among them.
         self._altered: set[int] = set()
         #: The steps that have gained or lost a reader since the last round.
         self._unsettled: set[int] = set()
@@ -404,7 +404,7 @@ class StageExecutor:
         return sizes
 
     def figures(self) -> StepFigures:
-        """Return what operators say of themselves."""
+        """Return the figures of operators."""
         return figures_of(self._operators)
 
     def step_keys(self) -> set[str]:

@@ -123,14 +123,15 @@ class Flow:
         try:
             advanced = operators[0].advance_jointly(operators, [moment for _, moment in turns])
         except Exception as error:
-            # It has changed nothing. Each alone shows whose error it is; if none has one, nobody would see it.
+            # No state has changed. Each operator advances alone below, which shows whose error it is. The error is
+            # noted, since it would be lost if none fails alone.
             self.counts.note_joint_error([step.id for step, _ in turns], error)
         else:
             emitted = advanced.emitted
             try:
                 advanced.settle()
             except Exception as error:
-                # Nobody knows whether an operator has its new state: it must neither answer nor advance again.
+                # It is unknown whether an operator has its new state: it must neither answer nor advance again.
                 for place in emitted:
                     note_failure(turns[place][0], error, self._failures)
         each = (time.perf_counter() - began) / len(turns)

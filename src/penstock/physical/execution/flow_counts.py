@@ -1,6 +1,6 @@
 """Count the rows that flow through the steps of a stage in a round: an addition for each batch, whatever its size.
 
-At the ports that somebody taps the first rows are kept too, so many that they fit a report.
+At tapped ports the first rows are kept too, as many as fit a report.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from penstock.physical.elements import Elements
-from penstock.physical.operators.contract import Moment, Operator, Rejection
+from penstock.physical.operators.base.contract import Moment, Operator, Rejection
 from penstock.physical.synopses.contract import Synopsis
 from penstock.storage.documents import Document
 
@@ -70,7 +70,7 @@ class Meter:
 
 
 class SynopsisSize(NamedTuple):
-    """The size of a synopsis. kind: its class; chunks, oldest, newest: its extent, where it tells one."""
+    """The size of a synopsis. kind: its class; chunks, oldest, newest: its extent, where it has one."""
 
     kind: str
     rows: int
@@ -88,7 +88,7 @@ class SynopsisSize(NamedTuple):
 #: By step and name of its synopsis.
 StateSizes: TypeAlias = Mapping[int, Mapping[str, SynopsisSize]]
 
-#: By step, what its operator says of itself (`Operator.figures`), by name.
+#: By step, the figures of its operator (`Operator.figures`), by name.
 StepFigures: TypeAlias = Mapping[int, Mapping[str, int | float]]
 
 

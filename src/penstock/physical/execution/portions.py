@@ -17,16 +17,16 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from penstock.physical.decisions import EVERY_QUERY, Decided, Decisions
 from penstock.physical.elements import Elements
 from penstock.physical.execution.answers import column_bytes, width
-from penstock.physical.execution.decisions import EVERY_QUERY, Decided, Decisions
 from penstock.physical.operators import Moment
 from penstock.physical.plan.plan import Step
 
 #: Bytes of a timestamp in an answer.
 _TIMESTAMP = 8
-#: Rows of the first part of a portion whose rows may be long: nobody knows yet how long. Each part has at most so many
-#: times the rows of the one before it.
+#: Rows of the first part of a portion, before the length of its rows is known. Each part has at most so many times the
+#: rows of the one before it.
 _FIRST, _GROWTH = 16, 4
 #: Bytes that a value of any length is taken for before one has been seen.
 _VALUE = 32

@@ -113,7 +113,7 @@ def query_heartbeats(roots: Mapping[str, Algebra], progress: Progress, drain: bo
 
 
 class QueryHeartbeats(Mapping[str, int]):
-    """The heartbeats of many queries by name, each found when it is asked for, once for queries over the same sources.
+    """The heartbeats of many queries by name, each computed on first access, once for queries over the same sources.
 
     Args:
         queries: anything by name that has the root of a query.
@@ -216,11 +216,11 @@ class FirstTimestamps:
         return first_instant(sources, self._firsts[birth])
 
     def marks(self) -> dict[int, dict[str, int | None]]:
-        """Return them by epoch and source; `restore` takes them back."""
+        """Return them by epoch and source, for `restore`."""
         return {birth: {name: seen.first for name, seen in found.items()} for birth, found in self._firsts.items()}
 
     def restore(self, marks: Mapping[int, Mapping[str, int | None]]) -> None:
-        """Take back what `marks` returned, of the epochs that are there."""
+        """Restore what `marks` returned, of the epochs that are there."""
         self._known = {}
         for birth, firsts in marks.items():
             if birth in self._firsts:
@@ -228,14 +228,14 @@ class FirstTimestamps:
 
 
 def waits_for_rows(root: Algebra) -> bool:
-    """Return whether time may go on to its end, for what ends when its rows say: not where something happens at every
-    boundary on the way."""
+    """Return whether time may advance to its end, as rows end at instants of their own: not where an operator is
+    evaluated at every boundary."""
     return not any(each.ticks is not None for node in operators(root) for each in node.evaluations())
 
 
 def last_end(node: Algebra, progress: Progress, waits: bool = False) -> int | None:
-    """Return the last instant at which something can end in `node` or below, None if nothing can. An operator says
-    itself how long after the ends below it that is (`Algebra.delays`). waits: whether it is END where the rows say."""
+    """Return the last instant at which something can end in `node` or below, None if nothing can. `Algebra.delays`
+    has how long after the ends below it that is. waits: whether it is END where rows end at instants of their own."""
     ends = [last_end(child, progress, waits) for child in node.ending_inputs]
     if not node.inputs:
         # Of a leaf, the last element or update of its source; a static relation has none.

@@ -6,6 +6,8 @@ affected, since every step behind the failed one is used by the same queries or 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from penstock.errors import PenstockError
@@ -61,7 +63,7 @@ class StepFailures:
 
 
 def note_failure(step: Step, error: Exception, failures: StepFailures | None) -> None:
-    """Record the error of a step; raise it where nobody records errors."""
+    """Record the error of a step in `failures`; raise it where that is None."""
     if failures is not None:
         failures.note(step, error)
     elif isinstance(error, PenstockError):
@@ -92,3 +94,13 @@ def _of_queries(queries: str, error: PenstockError) -> PenstockError:
     first, *rest = error.message.split("\n")
     message = "\n".join([f"query {queries}: {first}", *rest])
     return PenstockError(error.code, message, hint=error.hint, cause=error.cause)
+
+
+def with_names(error: PenstockError, names: Mapping[str, str]) -> PenstockError:
+    """Return an error whose message has other names of queries.
+
+    Args:
+        names: by the name that stands there, such as the one that their users know.
+    """
+    message = re.sub(r"\bquery (\w+)(?=[ :])", lambda one: f"query {names.get(one[1], one[1])}", error.message)
+    return PenstockError(error.code, message, error.position, error.hint, error.cause)

@@ -18,7 +18,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import Port, StageResult
 from penstock.physical.execution.meter import Meter
 from penstock.physical.operators import Operator, Tables, make_operator
-from penstock.physical.operators.contract import RunPlan
+from penstock.physical.operators.base.contract import RunPlan
 from penstock.physical.operators.failed import FailedOperator
 from penstock.physical.plan.plan import Channel, Plan, Step, channels_into, scans_of
 
@@ -169,8 +169,8 @@ def _joined(
     plan: Plan, pieces: tuple[Plan, ...], name: int | str, steps: Callable[[Plan], Iterable[Step]],
     before: StepGraph | None,
 ) -> StepGraph:  # fmt: skip
-    """Return the graph of some steps of parts of `plan`; what is computed for each stays with it under `name`, that of
-    the plan as long as somebody has it, since all shards have the same."""
+    """Return the graph of some steps of parts of `plan`; what is computed for each part stays with it under `name`; the
+    graph of the plan stays while it is in use, since all shards have the same."""
     made: WeakValueDictionary[int | str, StepGraph]
     made = plan.__dict__.setdefault("_joined_graphs", WeakValueDictionary())
     whole = made.get(name)

@@ -246,7 +246,7 @@ def _first_stretch(nodes, root, tick):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _told(out, count, group, event, begin, end, sign):  # type: ignore[no-untyped-def]
+def _append(out, count, group, event, begin, end, sign):  # type: ignore[no-untyped-def]
     """Append a stretch that comes (sign 1) or goes (-1); return the array, which may be a larger one."""
     if count == out.shape[1]:
         made = np.empty((out.shape[0], 2 * count), np.int64)
@@ -271,25 +271,25 @@ def follow(nodes, roots, groups, order, begins, ends, weights):  # type: ignore[
             while n and nodes[n, TICK] <= end:
                 first = nodes[n, TICK]
                 last = _end(nodes, roots[group], first)
-                out = _told(out, count, group, i, first, nodes[last, TICK], -1)
+                out = _append(out, count, group, i, first, nodes[last, TICK], -1)
                 count += 1
                 low, high = min(low, first), max(high, nodes[last, TICK])
                 n = _next(nodes, last)
             _use(nodes, roots, group, begin, 1, 1)
             _use(nodes, roots, group, end, -1, 1)
-            out = _told(out, count, group, i, low, high, 1)
+            out = _append(out, count, group, i, low, high, 1)
             count += 1
         else:
             first = nodes[_first_stretch(nodes, roots[group], begin), TICK]
             last = nodes[_end(nodes, roots[group], begin), TICK]
-            out = _told(out, count, group, i, first, last, -1)
+            out = _append(out, count, group, i, first, last, -1)
             count += 1
             _use(nodes, roots, group, begin, -1, -1)
             _use(nodes, roots, group, end, 1, -1)
             n, _ = _from(nodes, roots[group], first)
             while n and nodes[n, TICK] < last:
                 until = _end(nodes, roots[group], nodes[n, TICK])
-                out = _told(out, count, group, i, nodes[n, TICK], nodes[until, TICK], 1)
+                out = _append(out, count, group, i, nodes[n, TICK], nodes[until, TICK], 1)
                 count += 1
                 n = _next(nodes, until)
     return out[:, :count]
@@ -297,7 +297,7 @@ def follow(nodes, roots, groups, order, begins, ends, weights):  # type: ignore[
 
 @compiled(reads="groups begins ends")
 def plant(nodes, roots, groups, begins, ends):  # type: ignore[no-untyped-def]
-    """Add periods without telling anything."""
+    """Add periods without returning changes."""
     for i in range(groups.shape[0]):
         _use(nodes, roots, groups[i], begins[i], 1, 1)
         _use(nodes, roots, groups[i], ends[i], -1, 1)

@@ -59,30 +59,30 @@ def sort_keys(column: pa.Array) -> SortKeys:
 
 def _pair_keys(major: pa.Array, minor: pa.Array) -> SortKeys:
     """Return keys of pairs: the key of the first value, then bytes: whether both are present, and the second value."""
-    told = major.is_valid().to_numpy(zero_copy_only=False)
+    present = major.is_valid().to_numpy(zero_copy_only=False)
     there = minor.is_valid().to_numpy(zero_copy_only=False)
     starts, lengths, data = _as_bytes(minor)
     if is_wide(major.type):
-        return _wide_pair_keys(sort_keys(major), told, there, starts, lengths, data)
-    keys = np.where(told, order_keys(major), np.iinfo(np.int64).min)
+        return _wide_pair_keys(sort_keys(major), present, there, starts, lengths, data)
+    keys = np.where(present, order_keys(major), np.iinfo(np.int64).min)
     made = np.empty(int(np.where(there, lengths, 0).sum()) + 2 * len(keys), np.uint8)
     places = np.empty(len(keys), np.int64)
     sizes = np.empty(len(keys), np.int64)
-    _mark(told, there, starts, lengths, data, places, sizes, made)
+    _mark(present, there, starts, lengths, data, places, sizes, made)
     return SortKeys(keys, True, places, sizes, made)
 
 
 def _wide_pair_keys(
-    major: SortKeys, told: Bools, there: Bools, starts: Int64s, lengths: Int64s, data: Bytes
+    major: SortKeys, present: Bools, there: Bools, starts: Int64s, lengths: Int64s, data: Bytes
 ) -> SortKeys:
     """Of pairs whose first value is wide: its key; whether it is there, its bytes with an end that compares below every
     byte, whether the second value is there, its bytes."""
-    keys = np.where(told, major.keys, np.iinfo(np.int64).min)
+    keys = np.where(present, major.keys, np.iinfo(np.int64).min)
     # A byte of 0 becomes two, and the end takes two.
-    size = 4 * len(keys) + int(2 * np.where(told, major.lengths, 0).sum() + np.where(there, lengths, 0).sum())
+    size = 4 * len(keys) + int(2 * np.where(present, major.lengths, 0).sum() + np.where(there, lengths, 0).sum())
     made = np.empty(size, np.uint8)
     places, sizes = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    _mark_wide(told, major.starts, major.lengths, major.data, there, starts, lengths, data, places, sizes, made)
+    _mark_wide(present, major.starts, major.lengths, major.data, there, starts, lengths, data, places, sizes, made)
     return SortKeys(keys, True, places, sizes, made)
 
 
@@ -128,12 +128,12 @@ def _first_bytes(starts, lengths, data):  # type: ignore[no-untyped-def]
     return keys
 
 
-@compiled(reads="told there starts lengths data")
-def _mark(told, there, starts, lengths, data, places, sizes, made):  # type: ignore[no-untyped-def]
+@compiled(reads="present there starts lengths data")
+def _mark(present, there, starts, lengths, data, places, sizes, made):  # type: ignore[no-untyped-def]
     end = 0
     for i in range(starts.shape[0]):
         places[i] = end
-        made[end] = 1 if told[i] else 0
+        made[end] = 1 if present[i] else 0
         made[end + 1] = 1 if there[i] else 0
         end += 2
         if there[i]:
@@ -143,16 +143,16 @@ def _mark(told, there, starts, lengths, data, places, sizes, made):  # type: ign
         sizes[i] = end - places[i]
 
 
-@compiled(reads="told first_starts first_lengths first_data there starts lengths data")
+@compiled(reads="present first_starts first_lengths first_data there starts lengths data")
 def _mark_wide(  # type: ignore[no-untyped-def]
-    told, first_starts, first_lengths, first_data, there, starts, lengths, data, places, sizes, made
+    present, first_starts, first_lengths, first_data, there, starts, lengths, data, places, sizes, made
 ):
     end = 0
     for i in range(starts.shape[0]):
         places[i] = end
-        made[end] = 1 if told[i] else 0
+        made[end] = 1 if present[i] else 0
         end += 1
-        if told[i]:
+        if present[i]:
             for k in range(first_starts[i], first_starts[i] + first_lengths[i]):
                 made[end] = first_data[k]
                 end += 1

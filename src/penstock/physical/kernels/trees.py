@@ -215,8 +215,8 @@ def _answer(nodes, root, asked, parameters, k, found, between, members, counts, 
             found[q, k, 0] = _most(nodes, root) - 1
         elif what == TOP:
             found[q, k, 0] = size
-            wanted = int(parameters[q, 0])
-            while nodes[root, BEST] > 0 and size - found[q, k, 0] < wanted:
+            most = int(parameters[q, 0])
+            while nodes[root, BEST] > 0 and size - found[q, k, 0] < most:
                 members, counts = _roomy(members, size, 1), _roomy(counts, size, 1)
                 n = _most(nodes, root)
                 members[size], counts[size] = n - 1, nodes[n, WEIGHT]

@@ -30,7 +30,7 @@ _FACTORIES: dict[str, Callable[[], Any]] = {
 
 def pack(value: object) -> bytes:
     """Encode a value. Raises TypeError for an unsupported one."""
-    return json.dumps(_told(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return json.dumps(_as_json(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def unpack(data: bytes) -> Any:
@@ -41,7 +41,7 @@ def unpack(data: bytes) -> Any:
         raise ValueError(f"a value that cannot be read back: {error}") from error
 
 
-def _told(value: object) -> Json:
+def _as_json(value: object) -> Json:
     """Convert to JSON: plain values unchanged, anything else as [its type, its parts]."""
     kind = type(value)
     # Not of a subclass: its type would be lost.
@@ -58,21 +58,21 @@ def _told(value: object) -> Json:
     raise TypeError(f"cannot keep a {kind.__module__}.{kind.__qualname__}")
 
 
-def _made(told: Json) -> object:
-    if not isinstance(told, list):
-        return told
-    read = _READERS.get(told[0])
+def _made(stored: Json) -> object:
+    if not isinstance(stored, list):
+        return stored
+    read = _READERS.get(stored[0])
     if read is None:
-        raise ValueError(f"a value of an unknown kind {told[0]!r}")
-    return read(*told[1:])
+        raise ValueError(f"a value of an unknown kind {stored[0]!r}")
+    return read(*stored[1:])
 
 
 def _each(values: Iterable[object]) -> list[Json]:
-    return [[_told(value) for value in values]]
+    return [[_as_json(value) for value in values]]
 
 
 def _pairs(values: Mapping[object, object]) -> list[Json]:
-    return [[[_told(key), _told(value)] for key, value in values.items()]]
+    return [[[_as_json(key), _as_json(value)] for key, value in values.items()]]
 
 
 def _defaults(values: defaultdict[object, object]) -> list[Json]:

@@ -12,7 +12,7 @@ from penstock.physical.operators.aggregates.row_log import LoggedAggregation, Ro
 from penstock.physical.operators.aggregates.slide_incremental import IncrementalSlideAggregation
 from penstock.physical.operators.aggregates.slide_recompute import RecomputedSlideAggregation
 from penstock.physical.operators.aggregates.user_defined.user_aggregate import UserAggregation
-from penstock.physical.operators.contract import (
+from penstock.physical.operators.base.contract import (
     Moment,
     Operator,
     OperatorContext,
@@ -84,12 +84,11 @@ from penstock.physical.operators.windows.sample import Sample
 from penstock.physical.operators.windows.step_window import StepWindow
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec, LoggedAggregateSpec, RowLogSpec
 from penstock.physical.plan.inputs import ConstantSpec, OutputSpec, ScanSpec, StaticSpec, UpdatesSpec
-from penstock.physical.plan.joins import (
+from penstock.physical.plan.joins.specs import (
     AggregateLookupSpec,
     BandPartitionerSpec,
     ChosenJoinSpec,
     JoinSpec,
-    LeavingStoreSpec,
     LookupSpec,
     MultiJoinSpec,
     NRRJoinSpec,
@@ -198,7 +197,6 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     ChosenJoinSpec: lambda spec, context: Join(spec),
     PartneredSpec: lambda spec, context: PartneredJoin(spec),
     WindowStoreSpec: lambda spec, context: WindowStore(spec),
-    LeavingStoreSpec: lambda spec, context: WindowStore(spec),
     StoreJoinSpec: lambda spec, context: StoreJoin(spec),
     TakingBackJoinSpec: lambda spec, context: StoreJoin(spec),
     AggregateLookupSpec: lambda spec, context: make_probe(spec),

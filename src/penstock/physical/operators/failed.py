@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.physical.elements import Elements
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 
 
 class FailedOperator(Operator):

@@ -11,7 +11,7 @@ from penstock.expressions.nodes import Column
 from penstock.physical.elements import Elements, concat
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.physical.operators.aggregates.accumulators import pre_aggregate, pre_aggregate_where_it_pays, to_lanes
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import PanesSpec
 from penstock.physical.plan.rowwise import WIDEST, FilterSpec, ProjectSpec, WatchedSpec
@@ -43,10 +43,10 @@ class WatchedRows(Operator):
             chosen = mask(condition, elements.columns, len(elements))
             signs = elements.signs[chosen]
             self._counts[name] += int(signs[signs > 0].sum())
-        told = elements.signs > 0 if self._widths else None
-        if told is not None and told.any():
+        came = elements.signs > 0 if self._widths else None
+        if came is not None and came.any():
             found = evaluate_all(self._widths, elements.columns, len(elements))
-            widths = np.concatenate([width.to_numpy(zero_copy_only=False)[told] for width in found]).astype(np.float64)
+            widths = np.concatenate([width.to_numpy(zero_copy_only=False)[came] for width in found]).astype(np.float64)
             self._widest = float(widths.max(initial=0.0, where=np.isfinite(widths)))
         return [elements]
 

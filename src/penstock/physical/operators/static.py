@@ -7,7 +7,7 @@ import numpy as np
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import cut_by_shard
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.storage.documents import Document, flag
 
 

@@ -18,9 +18,9 @@ from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, group_codes, in_time, sum_by_code
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
-from penstock.physical.operators.contract import JointAdvance, Moment, Rejection
-from penstock.physical.operators.owned_rows import FEW_ROWS, OwnedRows, unshared
-from penstock.physical.operators.reorder_buffer import JointInput, ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import JointAdvance, Moment, Rejection
+from penstock.physical.operators.base.owned_rows import FEW_ROWS, OwnedRows, unshared
+from penstock.physical.operators.base.reorder_buffer import JointInput, ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.inputs import UpdateRule, UpdatesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, cancel, probe_run
@@ -152,7 +152,7 @@ class Updates(ReorderingOperator):
 
     @staticmethod
     def advance_jointly(operators: Sequence[Updates], moments: Sequence[Moment]) -> JointAdvance:
-        """Advance relations that have few rows. As these are few, they are written anew when one changes, so deleted
+        """Advance relations that have few rows. As these are few, all are written when one changes, so deleted
         rows leave no negative tuples behind."""
         few = [i for i, one in enumerate(operators) if one._rows.rows <= FEW_ROWS]
         came = JointInput(few, [one._early for one in operators], moments[0].heartbeat)

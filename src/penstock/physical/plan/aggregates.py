@@ -13,7 +13,6 @@ from penstock.algebra.properties.boundedness import Boundedness
 from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.contract import ArgumentState, OrderedFunction, Question
 from penstock.expressions.nodes import columns_of
-from penstock.physical.plan.sketches.state import ADDED_UP, panes_of_ticks, sketch_state
 from penstock.physical.plan.spec import (
     Memory,
     Parameter,
@@ -25,7 +24,9 @@ from penstock.physical.plan.spec import (
     queue_name,
     with_queue,
 )
-from penstock.physical.plan.state import (
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.of_sketches import ADDED_UP, panes_of_ticks, sketch_state
+from penstock.physical.plan.state.state_parts import (
     SLOT,
     TIMES,
     StateInput,
@@ -35,8 +36,7 @@ from penstock.physical.plan.state import (
     width,
     width_of_value,
 )
-from penstock.physical.planning.aggregate_layout import AggregateLayout
-from penstock.physical.planning.step_choices import SynopsisKinds
+from penstock.physical.plan.step_choices import SynopsisKinds
 
 #: Bytes of a node of a tree of values, and of the skyline of an extreme.
 TREE, SKYLINE = 64, 64
@@ -73,7 +73,7 @@ class AggregateSpec(Spec):
 
     @property
     def memory(self) -> Memory:
-        # Sums of floating point may carry the rounding of what has left, and a row is taken back to the bit.
+        # Sums of floating point may carry the rounding of what has left, and a retraction has the bits of its row.
         exact = not self.plan.floats and has_one_form(self.input_types)
         return Memory.LIVE if exact else Memory.HISTORY
 

@@ -2,7 +2,7 @@
 
 Two plans that compute the same below a step give it the same key, whatever else the job does, and whatever the order
 and the names of its queries. State is stored under these keys, so a changed script finds the state of its unchanged
-parts (`runtime/spark/checkpoint/restart_decision.py`). Equal steps of one plan are numbered: their state is the
+parts (`runtime/spark/changes/restart_decision.py`). Equal steps of one plan are numbered: their state is the
 same.
 """
 
@@ -20,7 +20,7 @@ from penstock.expressions.user import UserDefined
 from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.spec import Spec
 from penstock.redaction import redacted
-from penstock.tree import Node, left_out
+from penstock.tree import Node
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -136,7 +136,7 @@ def _whole(plan: Plan) -> str:
 def _spec(spec: Spec, tables: Mapping[str, str], but: Collection[str] = ()) -> str:
     parts = []
     for name in _compared(type(spec)):
-        if name not in spec.names_only and name not in but and name not in left_out(spec):
+        if name not in spec.names_only and name not in but:
             value = getattr(spec, name)
             # A table is named by its declaration; what counts is its content.
             parts.append(f"{name}={tables.get(value, value) if name == 'table' else _token(value)}")
@@ -170,8 +170,7 @@ def _token(value: object) -> str:
 
 
 def _fields(value: DataclassInstance) -> str:
-    compared = (name for name in _compared(type(value)) if name not in left_out(value))
-    parts = (f"{name}={_token(getattr(value, name))}" for name in compared)
+    parts = (f"{name}={_token(getattr(value, name))}" for name in _compared(type(value)))
     return f"{type(value).__name__}({', '.join(parts)})"
 
 

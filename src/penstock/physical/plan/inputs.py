@@ -13,7 +13,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.physical.elements import Elements, forever
 from penstock.physical.plan.spec import Memory, PassingSpec, Spec, has_one_form
-from penstock.physical.plan.state import TIMES, StateInput, StatePart, width
+from penstock.physical.plan.state.state_parts import TIMES, StateInput, StatePart, width
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.frequent import Measure
 from penstock.algebra.nodes.r2s import RelationToStream
-from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.statistics import seconds
 from penstock.expressions.sketches import draws
 from penstock.physical.plan.aggregates import grouped_state
 from penstock.physical.plan.spec import (
@@ -28,9 +28,9 @@ from penstock.physical.plan.spec import (
     queue_name,
     with_queue,
 )
-from penstock.physical.plan.state import SIGN, SLOT, TIMES, StateInput, StatePart, pending_ends, width
-from penstock.physical.planning.aggregate_layout import AggregateLayout
-from penstock.physical.planning.step_choices import SynopsisKinds
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.state_parts import SIGN, SLOT, TIMES, StateInput, StatePart, pending_ends, width
+from penstock.physical.plan.step_choices import SynopsisKinds
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class IncrementalSlideSpec(Spec):
 
 
 def _sums_of_live(plan: AggregateLayout, types: Sequence[pa.DataType]) -> Memory:
-    """Return what sums remember of which nothing is taken back."""
+    """Return what sums remember of which nothing is retracted."""
     return Memory.LIVE if not plan.floats and has_one_form(types) else Memory.ROUNDED
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.algebra.analysis.periods import Period
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.periods import Period
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.spec import Spec
-from penstock.physical.planning.step_choices import StepChoices
+from penstock.physical.plan.step_choices import StepChoices
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Plan:
     A part that shares steps with others (`planning/sharing.py`) has borrowed: by the number of a step that it reads in
     another part, its own queries that need the step; keys: of the state of its own steps, which do not follow from
     these any more; alone: the same part with all its steps, None where it borrows none. Of a plan of such parts, shared
-    are the steps that several of them need, with the queries of all, and keys say which states lie elsewhere than its
-    parts say."""
+    are the steps that several of them need, with the queries of all, and keys has the states whose keys differ from
+    those in its parts."""
 
     steps: tuple[Step, ...]
     queries: dict[str, Query]

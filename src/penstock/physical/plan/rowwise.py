@@ -9,8 +9,8 @@ from typing import ClassVar
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
 from penstock.physical.plan.spec import Memory, PassingSpec
-from penstock.physical.plan.state import StateInput
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.state_parts import StateInput
 
 #: The figure of the widest bounds. What ends with `share` is not added up over shards: the greatest counts.
 WIDEST = "widest bound share"

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.statistics import seconds
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.plan import Plan
-from penstock.physical.plan.sketches.state import sketch_state
 from penstock.physical.plan.spec import Parameter, Spec, Ticks
-from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, all_rows, width
+from penstock.physical.plan.state.of_sketches import sketch_state
+from penstock.physical.plan.state.state_parts import SLOT, TIMES, StateInput, StatePart, all_rows, width
 
 if TYPE_CHECKING:
     from penstock.algebra import FrequencyWindow
@@ -100,7 +100,7 @@ class SequenceWindow:
     where: Expression | None
     shape: WindowShape
     stamped: bool = False
-    evaluated: str | None = field(default=None, metadata={"added": True})
+    evaluated: str | None = None
 
 
 @dataclass(frozen=True)

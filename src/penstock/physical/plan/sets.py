@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.first_rows import SortKey
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_kinds, with_queue
-from penstock.physical.plan.state import (
+from penstock.physical.plan.state.state_parts import (
     DUE,
     StateInput,
     StatePart,
@@ -23,7 +23,7 @@ from penstock.physical.plan.state import (
     slots,
     until_boundary,
 )
-from penstock.physical.planning.step_choices import SynopsisKinds
+from penstock.physical.plan.step_choices import SynopsisKinds
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ class TopKSpec(Spec):
     """The first rows by `order`, which names every column; with `partition`, of all rows that agree in these columns.
     step: `local`, of one shard's rows, or `final`; scattered: rows lie in the shard in which their senders put them, so
     that it does not follow from the row; lasting: no row ever leaves, so those behind the last place are forgotten;
-    ending: rows end when they say, so those are forgotten that so many precede which end no earlier."""
+    ending: rows end at the instant known on arrival, so a row is forgotten that so many precede which end no
+    earlier."""
 
     order: tuple[SortKey, ...]
     limit: int
@@ -124,7 +125,7 @@ class TopKSpec(Spec):
         # The first rows follow from the live ones, as the order names every column. Those of one shard do so only where
         # it follows from a row in which shard it is. Else: x is among the first of its shard, and y is not, for a query
         # that saw them come in two tasks; of one that read them as its past in one task, y is among the first of the
-        # same shard and x is not. Merged, its consumer would not be told that x goes, which was never among the first.
+        # same shard and x is not. Merged, its consumer would not receive the end of x, which was never among the first.
         return Memory.LIVE if has_one_form(self.types) and not self.scattered else Memory.HISTORY
 
     @property
@@ -156,8 +157,8 @@ class TopKSpec(Spec):
             yield StatePart(part.what, kept, part.nbytes / part.rows * kept, bound)
             return
         if self.ending:
-            # Of rows in random order, of those with one end as many as are asked for at the most; they are looked
-            # through when twice as many have come together.
+            # Of rows in random order; of those with one end at most LIMIT and OFFSET. The state is pruned when it has
+            # twice as many.
             parts = one.values(self.partition) if self.partition else 1.0
             first = max(1.0, (self.limit + self.offset) * parts)
             later = min(part.rows / first, one.size / between_boundaries(one))

@@ -12,9 +12,9 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.expressions.nodes import Expression
-from penstock.physical.plan.state import StateInput, StatePart, all_rows
-from penstock.physical.planning.aggregate_layout import AggregateLayout
-from penstock.physical.planning.step_choices import SynopsisKinds
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.state_parts import StateInput, StatePart, all_rows
+from penstock.physical.plan.step_choices import SynopsisKinds
 from penstock.types import TimeDomain
 
 
@@ -43,7 +43,7 @@ class Memory(enum.Enum):
     #: The live tuples of its inputs, and the heartbeat: whatever was there before has left no trace, neither in what it
     #: keeps nor in how the rows that are valid now were emitted.
     LIVE = "the live tuples"
-    #: The same but for the rounding of floating point; nothing that it emits is taken back.
+    #: The same but for the rounding of floating point; nothing that it emits is retracted.
     ROUNDED = "the live tuples, rounded"
     #: More than that.
     HISTORY = "its history"
@@ -122,7 +122,7 @@ class Spec:
 
     @property
     def memory(self) -> Memory:
-        """Return what of the past its later output depends on; where nobody has shown otherwise, its history."""
+        """Return what of the past its later output depends on: its whole history unless a subclass needs less."""
         return Memory.HISTORY
 
     @property

@@ -10,11 +10,20 @@ from typing import ClassVar, Self
 import pyarrow as pa
 
 from penstock.algebra.nodes.r2s import StreamKind
-from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.algebra.properties.statistics import seconds
 from penstock.physical.plan.spec import Memory, PassingSpec, Spec, has_one_form, queue_kinds, with_queue
-from penstock.physical.plan.state import DUE, TIMES, StateInput, StatePart, all_rows, pending_ends, slots, width
-from penstock.physical.planning.step_choices import SynopsisKinds
+from penstock.physical.plan.state.state_parts import (
+    DUE,
+    TIMES,
+    StateInput,
+    StatePart,
+    all_rows,
+    pending_ends,
+    slots,
+    width,
+)
+from penstock.physical.plan.step_choices import SynopsisKinds
 
 
 class StreamMode(enum.Enum):

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from penstock.expressions.user import UserAggregate
 from penstock.physical.plan.spec import Spec
-from penstock.physical.plan.state import StateInput, StatePart, all_rows, pending_ends
+from penstock.physical.plan.state.state_parts import StateInput, StatePart, all_rows, pending_ends
 
 #: The least number of bytes of a pickled Python object.
 OBJECT = 200

@@ -11,8 +11,17 @@ import pyarrow as pa
 
 from penstock.algebra.properties.boundedness import Grade
 from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks, has_one_form
-from penstock.physical.plan.state import SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, slots, width
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.state_parts import (
+    SIGN,
+    TIMES,
+    StateInput,
+    StatePart,
+    all_rows,
+    pending_ends,
+    slots,
+    width,
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,7 @@ class RowWindowSpec(Spec):
     def memory(self) -> Memory:
         # The last rows of each partition, and their number as far as the step divides it; no query that needs rows is
         # mature but one that has read them. A row whose end is not known was emitted with that of its RANGE or none,
-        # and only such rows are taken back. Without an order of arrival, rows of one instant are in that of their
+        # and only such rows are retracted. Without an order of arrival, rows of one instant are in that of their
         # values.
         return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
 

@@ -1,10 +1,10 @@
 """Windows behind the exchange: rows of one stream travel once, whatever the lengths of the windows over them.
 
-A window in time without SLIDE only says until when a row is valid. What is between it and the exchange (selections,
-projections, look-ups of static relations) does not look at that, so the rows can be sent without it and get their ends
-where they arrive: the same rows in the same order, with the same ends. All windows over them then read one channel
-[cidr 3.2]. Nothing is lost, since no rows of such a window are added up before they are sent; rows of a window that
-slides are (*panes*), and share these where that costs less (`lowering/panes.py`).
+A window in time without SLIDE only sets the instant until which a row is valid. Operators between it and the exchange
+(selections, projections, look-ups of static relations) do not read that, so the rows can be sent without it and get
+their ends where they arrive: the same rows in the same order, with the same ends. All windows over them then read one
+channel [cidr 3.2]. Nothing is lost, since no rows of such a window are added up before they are sent; rows of a window
+that slides are (*panes*), and share these where that costs less (`lowering/panes.py`).
 
 Where windows of one length read a stream they stay in the ingest. In a run whose queries come and go others may come,
 so there all of these windows are behind the exchange. Which are is a choice of a birth, as panes and stores are.

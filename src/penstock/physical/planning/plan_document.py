@@ -12,7 +12,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.language.plans.choices import by_operator
 from penstock.language.plans.form import FORMAT, printed
 from penstock.physical.plan.plan import Edge, Exchange, Step
-from penstock.physical.planning.step_choices import SHARED, open_choices
+from penstock.physical.plan.step_choices import SHARED, open_choices
 from penstock.types import type_name
 
 

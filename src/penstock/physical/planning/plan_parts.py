@@ -27,7 +27,7 @@ def joined(
     which it borrows steps.
 
     Args:
-        keys: of the states that lie elsewhere than the parts say, by the numbers of their steps.
+        keys: of the states whose keys differ from those in the parts, by the numbers of their steps.
         outline: what `outlined` returns for them, where it is known.
         shared: the steps that several parts need, by their numbers, with the queries of all, where they are known.
     """
@@ -71,7 +71,7 @@ class PartRest:
         gone_queries: those that it does not have.
         borrowed: by the numbers of the steps that both borrow, the queries that do not need them any more.
         keys: of the states of those of its steps whose keys differ.
-        outline: the part without steps, queries and keys, and without what is said of each query.
+        outline: the part without steps, queries, keys, and the entries of each query.
     """
 
     gone: tuple[int, ...]
@@ -197,7 +197,7 @@ def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
 
 
 def retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
-    """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
+    """Return a plan whose streams have RETAIN as in their present declarations; standing queries may have been planned
     with earlier ones."""
     sources = {
         name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)

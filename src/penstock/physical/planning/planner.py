@@ -11,15 +11,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
+from penstock.algebra.analysis.periods import periods
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import declared_sources
-from penstock.algebra.optimizer.statistics import Statistics
-from penstock.algebra.properties.periods import periods
+from penstock.algebra.properties.statistics import Statistics
 from penstock.deep import deep
 from penstock.physical.execution.progress import timed_names, timed_sources
 from penstock.physical.plan.identity import note_keys, step_keys
 from penstock.physical.plan.inputs import OutputSpec
 from penstock.physical.plan.plan import Edge, Plan
+from penstock.physical.plan.plan_choices import QueryChoices
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.late_windows import late_windows, windows_behind
 from penstock.physical.planning.lowering import Builder, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
@@ -27,7 +29,6 @@ from penstock.physical.planning.lowering.ends import joins_taking_back
 from penstock.physical.planning.lowering.logs import shared_logs
 from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.lowering.stores import shared_stores
-from penstock.physical.planning.plan_choices import QueryChoices
 from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.sharing import note_nodes, note_sharable
 from penstock.physical.planning.source_predicate import (
@@ -37,7 +38,6 @@ from penstock.physical.planning.source_predicate import (
     predicates_of,
     source_predicates,
 )
-from penstock.physical.planning.strategies import Strategy
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def plan_part(
 def part_without(part: Plan, nodes: Sequence[Algebra], queries: Sequence[str]) -> tuple[Plan, list[Algebra]] | None:
     """Return a part as it is planned with some of its queries alone, and for each step the relation or stream that it
     computes. Its steps keep their numbers and keys. None where it has to be planned again to know: of steps with equal
-    keys the place tells which has which state (`step_keys`).
+    keys the place determines which has which state (`step_keys`).
 
     Only the steps of the queries that go are looked into. The others are the same objects.
 

@@ -236,7 +236,7 @@ class SharedParts:
                 groups[id_] = group
 
     def _make(self, remade: Iterable[int], gone: Iterable[int]) -> None:
-        """Put together anew the parts that were born at `remade`. gone: births of parts that are left out."""
+        """Rebuild the parts that were born at `remade`. gone: births of parts that are left out."""
         for birth in gone:
             del self._made[birth], self._made_of[birth]
         for birth in (*gone, *remade):

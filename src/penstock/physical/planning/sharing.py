@@ -28,10 +28,10 @@ Where it ends, with a counter-example each:
   before.
 - A sum of DOUBLE is 0.1 + 0.2 - 0.2 + 0.3 for one twin and 0.1 + 0.3 for the other, and differs in the last bit: a
   consumer of the second that receives the first one's negative tuple does not find the row. Such sums are merged
-  only where no row is taken back (RSTREAM), and nothing above them is.
+  only where no row is retracted (RSTREAM), and nothing above them is.
 - GROUP BY a DOUBLE shows -0.0 if that came first and has left since, 0.0 for a twin that began later.
 - The first rows of each shard, where rows lie in the shards in which their senders put them: what came in several tasks
-  for one twin came in one for the other that read it as its past. Each would tell of rows that the other never had.
+  for one twin came in one for the other that read it as its past. Each would retract rows that the other never had.
 - Row windows of queries that began NOW: no length of time makes them mature.
 - A volatile function draws again for each query.
 - Of two stores for 10 and 20 ticks at 100, the shorter one has no row of 85. Merged into it, the longer reader would

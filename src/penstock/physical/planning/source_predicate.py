@@ -125,7 +125,7 @@ def _block(names: tuple[str, ...], conditions: Mapping[str, Expression]) -> Expr
     known = _BLOCKS.pop(names, None)
     if known is None:
         known = _balanced([conditions[name] for name in names])
-    # The one that was wanted last comes last.
+    # The most recently used block is last; the first ones are dropped.
     _BLOCKS[names] = known
     while len(_BLOCKS) > _KEPT_BLOCKS:
         with suppress(StopIteration, KeyError):

@@ -1,4 +1,4 @@
-"""The deciders of a run: what stands in the offset of a round beside its input (`physical/execution/decisions.py`).
+"""The deciders of a run: what stands in the offset of a round beside its input (`physical/decisions.py`).
 
 Contract: the driver calls `Deciders.decide` once for each round, when it plans it; the result is written before the
 round begins. A replay reads it, and decides nothing. So a decider may look at any clock and any measurement.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from penstock.physical.execution.decisions import Decisions
+from penstock.physical.decisions import Decisions
 from penstock.physical.execution.meter import StepFigures
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.watching.reports import IngestReport, ShardReport
@@ -24,11 +24,11 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class QueryPolicies:
-    """What queries say of decisions, by name.
+    """The attributes of queries that decisions depend on, by name.
 
     Args:
         weights: importance; those left out weigh 1.
-        latency_targets: seconds that a round may take; those left out say nothing.
+        latency_targets: seconds that a round may take; those left out have no target.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class QueryPolicies:
 
 @dataclass(frozen=True)
 class DecidingOptions:
-    """What the settings and queries say of decisions.
+    """The settings and attributes of queries that decisions depend on.
 
     Args:
         state_limit: bytes of state that all queries that shed may hold together; 0 for no limit.
@@ -65,9 +65,9 @@ class RoundMeasures:
         cpu: by query, the seconds of CPU that its steps behind the ingest took; of a step of several queries, each
             has its part.
         elapsed: by query, the seconds that these steps have lasted: where tasks run side by side, less than `cpu`.
-        busy: seconds that the rounds have taken, without waiting for input; None where nobody says so.
+        busy: seconds that the rounds have taken, without waiting for input; None where they are not measured.
         state: by query, the bytes of state of its steps, divided alike.
-        figures: by step, what its operator says of itself, added up over shards.
+        figures: by step, the figures of its operator, added up over shards.
     """
 
     seconds: float | None = None

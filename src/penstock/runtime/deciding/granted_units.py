@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.physical.execution.decisions import Decided, Decisions
+from penstock.physical.decisions import Decided, Decisions
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.preferences.queries import CHARGED_UNITS
 from penstock.runtime.deciding.deciders import Decider, DecidingOptions, RoundMeasures

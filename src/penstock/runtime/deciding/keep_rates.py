@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.physical.execution.decisions import WHOLE, Decided, Decisions, next_keep_below
+from penstock.physical.decisions import WHOLE, Decided, Decisions, next_keep_below
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.deciding.deciders import DecidingOptions, RoundMeasures
 

@@ -7,4 +7,9 @@ from penstock.runtime.deciding.granted_units import GrantedUnits
 from penstock.runtime.deciding.keep_rates import KeepRates
 from penstock.runtime.deciding.state_budgets import StateBudgets
 
-REGISTRY: tuple[DeciderMaker, ...] = (KeepRates.of, StateBudgets.of, GrantedUnits.of)
+#: In their order: each sees what those before it have decided.
+REGISTRY: tuple[DeciderMaker, ...] = (
+    KeepRates.of,
+    StateBudgets.of,
+    GrantedUnits.of,
+)

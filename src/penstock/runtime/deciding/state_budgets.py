@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.shed import NO_BUDGET
-from penstock.physical.execution.decisions import Decided, Decisions, divided
+from penstock.physical.decisions import Decided, Decisions, divided
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.deciding.deciders import DecidingOptions, RoundMeasures
 

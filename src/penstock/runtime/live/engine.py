@@ -21,8 +21,8 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.need import AwaitedRows, Need, awaited_rows, first_full_instant, reach
+from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.ingest import read_columns, stamp
@@ -34,14 +34,14 @@ from penstock.physical.execution.progress import (
     query_heartbeat,
     timed_sources,
 )
-from penstock.physical.execution.step_failures import StepFailures
+from penstock.physical.execution.step_failures import StepFailures, with_names
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.shared_parts import SharedParts, shared_plan
 from penstock.physical.planning.sharing import Beginning, Standing
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History, final_elements
@@ -258,7 +258,8 @@ class LiveEngine:
         self._beginnings = {birth: one.after(self._progress) for birth, one in self._beginnings.items()}
         beats = self._job.heartbeats()
         tracked = [(name, result, result.track) for name, result in self._results.items() if result.track is not None]
-        self.failed = {name: errors[track.key] for name, _, track in tracked if track.key in errors}
+        names = {track.key: name for name, _, track in tracked}
+        self.failed = {names[key]: with_names(error, names) for key, error in errors.items() if key in names}
         running = [one for one in tracked if one[0] not in self.failed]
         answers = {name: result.advance(beats[track.key]) for name, result, track in running}
         answered = {track.key: answers[name].num_rows for name, _, track in running}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.scans import Source
-from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
+from penstock.physical.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.portions import with_portions
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.deciding.deciders import NO_OPTIONS, Deciders, DecidingOptions

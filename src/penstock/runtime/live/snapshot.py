@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
+from penstock.physical.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.marks import ExecutorSnapshot
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import Generation, plan_part
 from penstock.physical.planning.sharing import Beginning
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions
 from penstock.runtime.live.history import History
 from penstock.runtime.live.results import LiveResult, copies_of

@@ -1,13 +1,17 @@
-"""What queries that begin need of the past, and the errors of those that need what is not kept."""
+"""What queries that begin need of the past, in which ways they can begin, and the errors of those that need what is not
+kept."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import EVERYTHING, Needs, most_rows
 from penstock.errors import PenstockError, counted
+from penstock.physical.planning.state_size.summary import size_text
+from penstock.storage.documents import Document, Json
 
 #: Why elements of a source count for ever of which a query needs the last ones alone.
 ALL_OF_ANOTHER = "the query needs all of another source, and time begins with the first element of any"
@@ -69,3 +73,76 @@ def needs_of_start(query: Query, sources: Mapping[str, Source], start: Start, be
     if start.mode is StartMode.BEGINNING:
         return dict.fromkeys(sources, EVERYTHING), begin
     return query.root.needs, begin if start.at is None else start.at
+
+
+@dataclass(frozen=True)
+class PastRead:
+    """What is read of a source when a query begins.
+
+    Args:
+        provider: from where.
+        bytes: how many.
+        rows: how many, None where it is not known.
+    """
+
+    provider: str
+    bytes: int
+    rows: int | None = None
+
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f"{counted(self.rows, 'row')}, "
+        return f"{self.provider} ({rows}{size_text(self.bytes)})"
+
+
+@dataclass(frozen=True)
+class StartOption:
+    """A way to begin a query.
+
+    Args:
+        start: the way.
+        reads: by source, what is read of its past.
+        obstacles: why it is not possible, and what would help; none where it is.
+        filled: after how much time the answer is that of WARM, for NOW where it is not at once.
+        since: the instant for which WARM WAIT waits, where that lies ahead.
+        missing: the rows for which it waits.
+    """
+
+    start: Start
+    reads: Mapping[str, PastRead]
+    obstacles: tuple[str, ...] = ()
+    filled: str = ""
+    since: str = ""
+    missing: str = ""
+
+    def as_json(self) -> Document:
+        """Return the option as a document."""
+        reads: list[Json] = [
+            {"source": source, "from": read.provider, "rows": read.rows, "bytes": read.bytes}
+            for source, read in self.reads.items()
+        ]
+        return {
+            "start": self.start.words, "possible": not self.obstacles, "obstacles": list(self.obstacles),
+            "reads": reads, "warm_after": self.filled or None, "since": self.since or None,
+            "awaits": self.missing or None,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        mode = self.start.words
+        if self.obstacles:
+            return f"{mode}: no; {'; '.join(self.obstacles)}"
+        filled = f"; answers as WARM after {self.filled}" if self.filled else ""
+        filled += f"; answers from {self.since} on" if self.since else ""
+        filled += f"; answers with {self.missing}" if self.missing else ""
+        return f"{mode}: yes{filled}{''.join(f'; {source}: {read}' for source, read in self.reads.items())}"
+
+
+def starts_by(option: Callable[[Start], StartOption]) -> list[StartOption]:
+    """Return what `option` returns for NOW, WARM and BEGINNING, and for WARM WAIT where WARM is not possible."""
+    warm = option(Start(StartMode.WARM))
+    waiting = [option(Start(StartMode.WARM, wait=True))] if warm.obstacles else []
+    return [option(Start(StartMode.NOW)), warm, *waiting, option(Start(StartMode.BEGINNING))]
+
+
+def starts_text(options: Iterable[StartOption]) -> str:
+    """Return the options as EXPLAIN START shows them, one a line."""
+    return "\n".join(map(str, options))

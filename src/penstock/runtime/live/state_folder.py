@@ -33,14 +33,13 @@ from penstock.storage.documents import Document
 from penstock.storage.seals import damaged, other_format
 from penstock.types import END
 
-#: The format of the head and of the objects: raised where this version would misread what earlier ones wrote. Formats
-#: up to 2 were one pickle of everything.
+#: The format of the head and of the objects. A state with another number is refused.
 FORMAT = 3
 #: How the names of the entries of a manifest begin: the head, an object by number, the state of a step by stage and
 #: shard.
 _HEAD, _OBJECT, _STATE = "head", "object", "state"
-#: What nothing changes, and may be large.
-_APART = (Elements, pa.Table, Query, Generation)
+#: What nothing changes, and may be large: exactly these types, as each object of the head is compared with them.
+_APART = frozenset({Elements, pa.Table, Query, Generation})
 #: So many texts in a set are an object of their own.
 _MANY = 100
 
@@ -113,7 +112,7 @@ class StateFolder:
         self._objects, self._next_object = head.used, head.next
 
     def _sweep(self) -> None:
-        """Remove what an earlier process has left. Whoever writes has the checkpoint to itself. Raises PenstockError
+        """Remove what an earlier process has left. The writing process owns the checkpoint. Raises PenstockError
         P0609 where another process has written since this one read."""
         if max(step_numbers(self.path), default=0) != self._number:
             raise PenstockError(
@@ -151,7 +150,7 @@ class StateFolder:
         if head is None:
             raise damaged(path, ValueError("it holds no state of queries"))
         if head.format != FORMAT:
-            raise other_format(self.path, head.format, FORMAT)
+            raise other_format(path, head.format, FORMAT)
         objects: dict[int, _StoredObject] = {}
 
         def found(key: Any) -> object:
@@ -219,7 +218,8 @@ class _Pickler(pickle.Pickler):
         self._number = number
 
     def persistent_id(self, obj: Any) -> int | None:
-        apart = isinstance(obj, _APART) or (isinstance(obj, frozenset) and len(obj) > _MANY)
+        kind = type(obj)
+        apart = kind in _APART or (kind is frozenset and len(obj) > _MANY)
         return self._number(obj) if apart else None
 
 

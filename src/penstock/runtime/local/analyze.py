@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import OnError, Source, declared_sources, over_sources
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import as_error
 from penstock.connectors.sources import open_source
@@ -26,8 +26,8 @@ from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
 from penstock.physical.operators import Rejection
 from penstock.physical.plan.plan import Plan, scans_of
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.inputs import check_bounded, spooled
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.statics import Counts, read_statics

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import TraceStep, optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.render import render
 from penstock.deep import deep
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid, to_svg, to_text
 from penstock.explain.nodes import RenderNode
+from penstock.physical.execution.render import render_plan
 from penstock.physical.plan.identity import step_keys
-from penstock.physical.plan.render import render_plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.plan_document import plan_document
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.state_size.summary import query_state
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.forecast import forecasts
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""EXPLAIN of WITH PREFERENCE: the bytes of each summary by both methods, the units of work that a tuple asks for, and
+"""EXPLAIN of WITH PREFERENCE: the bytes of each summary by both methods, the units of work that a tuple requires, and
 whether a budget grants them. All from the statistics of the sources, before the query runs."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from penstock.algebra.nodes.preference_clause import BudgetKind
 from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp, PreferringSelection
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.optimizer.estimates import estimate
-from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.cardinality import Estimate, agreeing, kept
+from penstock.algebra.properties.statistics import Statistics, seconds
 from penstock.expressions.nodes import Expression
 from penstock.physical.planning.state_size.summary import size_text
 from penstock.physical.synopses.summaries.declared import bytes_of
@@ -44,8 +44,8 @@ class SummaryForecast:
 
 @dataclass(frozen=True)
 class WorkForecast:
-    """The work of a preference. tuples: a second, those that make entries; asked: units a second; granted: units a
-    second, None for AUTO."""
+    """The work of a preference. tuples: a second, those that make entries; asked: units a second that these require;
+    granted: units a second, None for AUTO."""
 
     budget: str
     tuples: float
@@ -54,21 +54,21 @@ class WorkForecast:
 
     @property
     def units(self) -> float:
-        """Return the units that a tuple asks for; 0 without tuples."""
+        """Return the units that a tuple requires; 0 without tuples."""
         return self.asked / self.tuples if self.tuples else 0.0
 
     @property
     def suffices(self) -> bool | None:
-        """Return whether the budget grants, on average, what is asked for; None for AUTO."""
+        """Return whether the budget grants, on average, the units that the tuples require; None for AUTO."""
         return None if self.granted is None else self.granted >= self.asked
 
     @property
     def text(self) -> str:
-        asked = f"about {self.units:.4g} units a tuple, {self.asked:.4g} a second"
+        required = f"about {self.units:.4g} units a tuple, {self.asked:.4g} a second"
         if self.granted is None:
-            return f"work: {asked}; AUTO grants what is measured to fit into target_latency"
+            return f"work: {required}; AUTO grants what is measured to fit into target_latency"
         verdict = "suffices on average" if self.suffices else "does not suffice, so entries wait"
-        return f"work: {asked}; BUDGET {self.budget} grants {self.granted:.4g} a second: it {verdict}"
+        return f"work: {required}; BUDGET {self.budget} grants {self.granted:.4g} a second: it {verdict}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _work(node: Preferring, known: Statistics) -> WorkForecast:
 
 
 def _asked(node: Preferring, known: Statistics, divided: bool) -> tuple[float, float]:
-    """Return the tuples that make entries, and the units that they ask for, both a second. divided: by zones."""
+    """Return the tuples that make entries, and the units that they require, both a second. divided: by zones."""
     if not isinstance(node, PreferringJoin):
         side = _passing(estimate(node.inputs[0], known), node.filter)
         units = 1.0

@@ -11,7 +11,7 @@ holds nothing back [semantics 1]. A later instant may be requested as well, sinc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from penstock.algebra.nodes.scans import OnError, declared_sources
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error, reason_kind
 from penstock.deep import deep
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, counted
 from penstock.physical.elements import Int64s, forever
 from penstock.physical.execution.ingest import read_columns, stamp, unit_warning
 from penstock.physical.execution.primary_keys import keyed_rows
@@ -37,7 +37,7 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
 from penstock.physical.kernels.row_order import coarse_keys, sort_order
 from penstock.physical.operators.streams.changes import net
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.inputs import MemoryRows, check_bounded, spooled
 from penstock.runtime.local.runtime import LocalResult, run_local
 from penstock.runtime.local.statics import read_relation
@@ -46,6 +46,18 @@ from penstock.tree import Node, transform_up
 from penstock.types import CALENDAR, Field, Schema, TimeDomain
 
 _NO_END = "its rows cannot be had all at once\nrun a continuous query over it"
+
+
+#: How a reason begins -> what to do about the records.
+_OF_REASONS = {
+    "bad timestamp": (
+        "a TIMESTAMP is written as 2024-03-01 09:00:00, in UTC or with its offset; for a number since 1970 declare the"
+        " column BIGINT, with TIMESTAMP BY .. UNIT"
+    ),
+    "no usable timestamp": "a row has a timestamp and its key, and + or - in the column of OPERATION BY",
+    "bad text": "texts are read as UTF-8: iconv -f LATIN1 -t UTF-8 converts a file",
+    "bad number": "a number is written as 1234.5, with a point and nothing between thousands",
+}
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,23 @@ class OneTimeAnswer:
     rejected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     examples: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def left_out(self) -> Iterator[tuple[str, ...]]:
+        """Yield for each source what is not in the answer: a line, and those that explain it."""
+        for name, count in self.late.items():
+            yield (
+                f"{counted(count, 'row')} of {name} came late and came into no result.",
+                "  hint: ORDER WITHIN 5 MINUTES behind TIMESTAMP BY waits for rows that are out of order",
+            )
+        for name, reasons in self.rejected.items():
+            shown = "; ".join(f"{count:,} x {reason}" for reason, count in reasons.items())
+            examples = self.examples.get(name, {})
+            lines = [f"{counted(sum(reasons.values()), 'record')} of {name} rejected: {shown}"]
+            lines += [f"  such as {examples[reason]}" for reason in reasons if reason in examples]
+            for kind, hint in _OF_REASONS.items():
+                if any(reason.startswith(kind) for reason in reasons):
+                    lines.append(f"  hint: {hint}")
+            yield tuple(lines)
 
 
 def answer_once(

@@ -16,13 +16,13 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics, observe
+from penstock.algebra.properties.statistics import Statistics, observe
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error
 from penstock.expressions.shown import shown_row
+from penstock.physical.decisions import NO_DECISIONS, Decide, Decisions
 from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.execution.answers import answer_table
-from penstock.physical.execution.decisions import NO_DECISIONS, Decide, Decisions
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import IngestExecutor, StageExecutor
 from penstock.physical.execution.flow_counts import FlowCounts, TappedPort, tapped_ports
@@ -43,8 +43,8 @@ from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
 from penstock.physical.operators import Rejection, Tables
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
 from penstock.runtime.deciding.registry import REGISTRY
 from penstock.runtime.local.schedule import Arrivals, Round, ScheduledRows, rounds, rounds_by_clock

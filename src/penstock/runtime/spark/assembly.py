@@ -25,11 +25,11 @@ from penstock.physical.execution.answers import answer_tables
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.input import source_log
-from penstock.runtime.spark.input.data_source import PenstockSource
-from penstock.runtime.spark.job_files import load_job
-from penstock.runtime.spark.output.answer_writer import PendingAnswer, answers_in
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.startup.session import job_session
+from penstock.runtime.spark.worker.answer_writer import PendingAnswer, answers_in
+from penstock.runtime.spark.worker.data_source import PenstockSource
+from penstock.runtime.spark.worker.job_files import load_job
 from penstock.runtime.spark.worker.packets import (
     SPARK_SCHEMA,
     AnswerOf,

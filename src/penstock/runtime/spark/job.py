@@ -22,23 +22,22 @@ from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import log_event
+from penstock.runtime.reporting import LOG, Reporter, ReportOptions, log_of_run
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
 from penstock.runtime.spark.catching_up.compaction import Compaction, compacting
-from penstock.runtime.spark.catching_up.hydration import Hydration
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
+from penstock.runtime.spark.changes.hydration import Hydration
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import outstanding_before, remove_epoch_on_failure
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.checkpoint.place import remove_checkpoint
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.spark_log import check_log, mend_log, spark_log_folder, sync_log, take_back
 from penstock.runtime.spark.checkpoint.state_files import sweep
-from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.checkpoint.writes_beside import WritesBeside
 from penstock.runtime.spark.input import source_log
-from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
-from penstock.runtime.spark.job_files import job_kept_on_failure
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.batch_output import read_output
 from penstock.runtime.spark.output.delivery import SinkIsolation, by_weight, deliver_answers
@@ -46,19 +45,20 @@ from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.surplus import SurplusAnswers
+from penstock.runtime.spark.output.totals import RunTotals
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import AnswerGate
 from penstock.runtime.spark.output.written_batch import WrittenBatch
-from penstock.runtime.spark.start import PreparedStart, closed_on_failure
+from penstock.runtime.spark.start import PreparedStart, closed_on_failure, withdrawn_on_failure
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
 from penstock.runtime.spark.streaming import RoundsQuery
 from penstock.runtime.spark.version import JobChange, OlderVersions, VersionInfo, version_of
+from penstock.runtime.spark.worker.job_files import job_kept_on_failure
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
 from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
-from penstock.runtime.watching.reporting import LOG, Reporter, ReportOptions, log_of_run
 from penstock.storage import storage
 
 #: Batches between two shortenings of Spark's log of files; seconds for which closing waits for a delivery in progress.
@@ -100,7 +100,7 @@ class SparkRun:
         self._lock = lock
         #: Messages for the user about a script that differs from the checkpoint's.
         self.notices = begun.decision.notices
-        self._older = OlderVersions(self._folder, checkpoint, job.epoch > 0)
+        self._older = OlderVersions(self._folder, job.epoch > 0)
         self._totals = RunTotals(self._folder)
         self._result_parts = ResultParts(self._folder)
         self._gate, self._surplus = AnswerGate(self._folder), SurplusAnswers(self._folder)
@@ -147,13 +147,13 @@ class SparkRun:
         forget_all(str(self._folder.root))
         storage().make_folder(self._log)
         if self._in_files:
-            mend_log(self._folder, self._log, self._job.log_base)
-            if outstanding_before(self._folder, self._job.log, self._job.epoch) is not None:
-                take_back(self._folder, self._log, self._job.log_base)
-            check_log(self._folder, self._log, self._job.log_base)
+            mend_log(self._folder, self._log)
+            if outstanding_before(self._folder, self._job.epoch) is not None:
+                take_back(self._folder, self._log)
+            check_log(self._folder, self._log)
         job = self._job
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, log=job.log, history=self._is_live,
+            self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, history=self._is_live,
             abandoned=lambda: self._query is not None and not self._query.active, decide=self._reporter.deciders.decide,
         )  # fmt: skip
         if self._is_live:
@@ -174,13 +174,13 @@ class SparkRun:
     @property
     def _log(self) -> Path:
         """Spark's own log of the rounds."""
-        return spark_log_folder(self.checkpoint, self._job.log)
+        return spark_log_folder(self.checkpoint)
 
     # -- delivering --------------------------------------------------------------------------------------------
 
     def _deliver(self, frame: DataFrame, number: int) -> None:
         with self._delivery_lock:
-            if self._job.log_base + number < self._job.base:
+            if number < self._job.base:
                 # Spark repeats a batch of an earlier version of the plan; every sink has its answers.
                 return
             if self._pipeline is None:
@@ -191,24 +191,24 @@ class SparkRun:
     def _is_delivered(self, number: int) -> bool:
         """Return whether every sink has the batch already, so that Spark only repeats it."""
         last = self._folder.delivered()
-        if self._job.log_base + number > last.batch:
+        if number > last.batch:
             return False
         if last.ended:
-            self._end(last.batch, number)
+            self._end(last.batch)
         return True
 
-    def _end(self, batch: int, number: int) -> None:
-        """Record that all sources have ended with `batch`, the `number`th of Spark's log."""
+    def _end(self, batch: int) -> None:
+        """Record that all sources have ended with `batch`."""
         self._folder.write_finished(Finish(batch, self._job.epoch))
-        self._final_batch = number
+        self._final_batch = batch
 
-    def _deliver_batch(self, packets: DataFrame, number: int) -> None:
-        job, batch = self._job, self._job.log_base + number
+    def _deliver_batch(self, packets: DataFrame, batch: int) -> None:
+        job = self._job
         try:
             started_at = time.monotonic()
             if self._in_files:
                 # Spark wrote its log of this batch before it called; it is synced while the batch is computed.
-                self._writes_beside.begin(partial(sync_log, self._log, number, not self._log_begun))
+                self._writes_beside.begin(partial(sync_log, self._log, batch, not self._log_begun))
             table = packets.toArrow()
             computed_at = time.monotonic()
             written = self._write(table, batch)
@@ -228,13 +228,13 @@ class SparkRun:
             self._writes_beside.finish()
             self._log_begun = True
             if round_ is not None and self._rounds is not None:
-                if number % _SHORTEN_EVERY == 0:
+                if batch % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
                 self._rounds.delivered(round_, seconds, batch, written.bytes, written.ended, failed, written.behind)
                 if failed:
                     self._go_on_without(failed, written.ended)
             if written.ended:
-                self._end(batch, number)
+                self._end(batch)
         except PenstockError as error:
             self._failure = error
             raise
@@ -346,7 +346,11 @@ class SparkRun:
         """Go on with another job, once the last round is delivered. What it raises changes nothing."""
         job, before, after = job_change.job, self._sinks, job_change.sinks
         new_sinks = {name: sink for name, sink in after.items() if before.get(name) is not sink}
-        with closed_on_failure(new_sinks), remove_epoch_on_failure(self._folder, job.epoch):
+        with (
+            closed_on_failure(new_sinks),
+            remove_epoch_on_failure(self._folder, job.epoch),
+            withdrawn_on_failure(job_change.begun),
+        ):
             pipeline = Pipeline(self._folder, job, job_change.digest)
             totals, parts = self._totals.reread(job.plan), ResultParts(self._folder)
             following = RoundChange(job.intake, job.epoch, offset, rounds.planner_after(job.intake))

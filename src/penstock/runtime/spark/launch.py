@@ -9,7 +9,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from penstock.errors import PenstockError
+from penstock.runtime.reporting import ReportOptions
 from penstock.runtime.spark.assembly import answers_only, assemble
+from penstock.runtime.spark.changes.restart_decision import (
+    StartKind,
+    decide,
+    other_script,
+)
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock, claim
 from penstock.runtime.spark.checkpoint.epochs import latest_epoch
 from penstock.runtime.spark.checkpoint.folder import (
@@ -17,11 +23,6 @@ from penstock.runtime.spark.checkpoint.folder import (
     Folder,
 )
 from penstock.runtime.spark.checkpoint.place import check_place
-from penstock.runtime.spark.checkpoint.restart_decision import (
-    StartKind,
-    decide,
-    other_script,
-)
 from penstock.runtime.spark.input.dataframes import spark_schema
 from penstock.runtime.spark.job import FailureListener, SparkRun
 from penstock.runtime.spark.live_change import leave_out
@@ -35,13 +36,12 @@ from penstock.runtime.spark.start import (
     start_request,
 )
 from penstock.runtime.spark.work import Work
-from penstock.runtime.watching.reporting import ReportOptions
 from penstock.storage import storage
 from penstock.storage.local import TEMPORARY
 from penstock.temporary import discard, temporary_folder
 
-#: Every folder of a run has one of these, including those of earlier versions.
-_RUN_FILES = frozenset({RUN, "epochs", "identity.json"})
+#: Every folder of a run has one of these.
+_RUN_FILES = frozenset({RUN, "epochs"})
 
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool, on_failed: FailureListener | None = None) -> SparkRun:

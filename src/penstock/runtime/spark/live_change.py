@@ -9,39 +9,39 @@ that, and the new ones afterwards.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Protocol
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import over_sources
-from penstock.algebra.properties.need import AwaitedRows, Ticks
+from penstock.algebra.properties.need import AwaitedRows
 from penstock.connectors.contract import Sink
-from penstock.errors import PenstockError
-from penstock.runtime.spark.catching_up.ahead import Ahead, Share
+from penstock.errors import PenstockError, log_internal
+from penstock.runtime.live.starts import StartOption
+from penstock.runtime.spark.catching_up.backfill import backfill
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
-from penstock.runtime.spark.catching_up.past_input import KnownPast, delivered_part, past_of_run
+from penstock.runtime.spark.catching_up.past_input import KnownPast, ReadTicks, delivered_part, past_of_run
 from penstock.runtime.spark.catching_up.relation_contents import relations_of
 from penstock.runtime.spark.catching_up.start_options import (
-    StartOption,
     awaited_of,
     heartbeat_at,
     is_posted,
     start_option,
     start_options,
 )
-from penstock.runtime.spark.checkpoint.backfill import backfill
+from penstock.runtime.spark.changes.ahead import Ahead, Share
+from penstock.runtime.spark.changes.planned_epoch import StartRequest
+from penstock.runtime.spark.changes.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.checkpoint.epochs import Epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
-from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
-from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.job import SparkRun
-from penstock.runtime.spark.job_files import job_kept_on_failure
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import WithheldAnswers
-from penstock.runtime.spark.planned_epoch import StartRequest
 from penstock.runtime.spark.start import (
     admitted,
     check_sources,
@@ -53,11 +53,13 @@ from penstock.runtime.spark.start import (
     start_request,
     state_of_parts,
     warn_of_unbounded,
+    withdrawn_on_failure,
     write_seeds,
     write_spool,
 )
 from penstock.runtime.spark.version import JobChange
 from penstock.runtime.spark.work import Work
+from penstock.runtime.spark.worker.job_files import job_kept_on_failure
 
 
 class RunningJob(Protocol):
@@ -122,7 +124,7 @@ def option_of_start(run: SparkRun, query: Query, start: Start) -> StartOption:
     return start_option(_as_read(run, query), start, _past(run))
 
 
-def rows_awaited(run: SparkRun, query: Query, known: dict[str, Ticks]) -> AwaitedRows | None:
+def rows_awaited(run: SparkRun, query: Query, known: ReadTicks) -> AwaitedRows | None:
     """Return for which rows the new query `query` waits that begins WARM WAIT (`awaited_rows`). known: the ticks in
     retained files, by path; those that are read are added."""
     return awaited_of(_as_read(run, query), _past(run), known)
@@ -211,9 +213,11 @@ def begin_change(
     read_ahead = None if ahead is None else ahead.read_ahead
     decision = decide_change(request, folder, current, _retains_otherwise(run.job, request), read_ahead)
     if decision.kind is StartKind.SAME:
+        _set_bounds(run.sinks, work)
+        if decision.epoch != current:
+            write_epoch(folder, decision.epoch)
         if decision.epoch == current:
             return None
-        write_epoch(folder, decision.epoch)
         return JobChange(work, decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
@@ -226,9 +230,13 @@ def begin_change(
     for name in sinks.keys() - decision.epoch.queries.keys():
         del sinks[name]
     sinks |= new_sinks
-    number = decision.epoch.number
-    with closed_on_failure(new_sinks), job_kept_on_failure(folder), remove_epoch_on_failure(folder, number):
+    begun = tuple(sink for name, sink in new_sinks.items() if name not in decision.kept_sinks)
+    with ExitStack() as stack:
+        stack.enter_context(closed_on_failure(new_sinks))
+        stack.enter_context(job_kept_on_failure(folder))
+        stack.enter_context(remove_epoch_on_failure(folder, decision.epoch.number))
         open_results(folder, new_sinks, decision, overwrite, work)
+        stack.enter_context(withdrawn_on_failure(begun))
         write_seeds(folder, decision)
         births = {decision.epoch.queries[name].birth for name in decision.fresh}
         state = state_of_parts(request.cache.parts_of(births))
@@ -248,6 +256,19 @@ def begin_change(
         backfill(folder, job, decision.epoch, sinks, reading, run.relations)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)
-    keep_results(folder, decision.epoch)
-    run.relations.keep_only(job.intake.sources, job.intake.births)
-    return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices, horizons)
+        _set_bounds(sinks, work)
+    try:
+        keep_results(folder, decision.epoch)
+        run.relations.keep_only(job.intake.sources, job.intake.births)
+    except Exception as error:
+        # The change is on disk. The next one forgets what this one has not.
+        log_internal(error, "what a change ends cannot be forgotten")
+    return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices, horizons, begun)
+
+
+def _set_bounds(sinks: Mapping[str, Sink], work: Work) -> None:
+    """Have open sinks go on with the bounds that their queries have now."""
+    for query in work.queries:
+        sink = sinks.get(query.name)
+        if sink is not None and sink.query is not query and sink.query.sink != query.sink:
+            sink.set_bounds(query)

@@ -1,8 +1,8 @@
 """Everything of a start or a change but Spark's part: reject what cannot start, open sinks, write what workers need.
 
 The order matters for a crash at any point: what cannot start is rejected first, then results that exist; the epoch is
-written last, and only a run with an epoch resumes (`restart_decision.py`, `epochs.py`). A result without rows, left by
-an earlier start, does not prevent the next start.
+written last, and only a run with an epoch resumes (`changes/restart_decision.py`, `checkpoint/epochs.py`). A result
+without rows, left by an earlier start, does not prevent the next start.
 """
 
 from __future__ import annotations
@@ -21,20 +21,27 @@ from pyspark.sql import DataFrame
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
-from penstock.algebra.optimizer.statistics import known_statistics
+from penstock.algebra.properties.statistics import known_statistics
 from penstock.connectors.contract import ResultPlace, Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.results.result_log import ResultLog
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, log_internal
 from penstock.events import log_event
 from penstock.physical.execution.wall_clock import peers_in, peers_of
 from penstock.physical.planning.state_size.summary import JobState
 from penstock.runtime.local.statics import read_statics
+from penstock.runtime.reporting import LOG
 from penstock.runtime.result_limits import ResultLimits, free_bytes
+from penstock.runtime.spark.catching_up.backfill import backfill
 from penstock.runtime.spark.catching_up.catch_up import check_past
-from penstock.runtime.spark.checkpoint.backfill import backfill
+from penstock.runtime.spark.changes.planned_epoch import StartRequest
+from penstock.runtime.spark.changes.restart_decision import (
+    Decision,
+    StartKind,
+    decide,
+)
 from penstock.runtime.spark.checkpoint.epochs import Epoch, latest_epoch, pending_failures, write_epoch
 from penstock.runtime.spark.checkpoint.folder import (
     STATICS,
@@ -47,25 +54,18 @@ from penstock.runtime.spark.checkpoint.folder import (
 )
 from penstock.runtime.spark.checkpoint.place import forget_all
 from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart
-from penstock.runtime.spark.checkpoint.restart_decision import (
-    Decision,
-    StartKind,
-    decide,
-)
+from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.checkpoint.state_files import check_state
-from penstock.runtime.spark.checkpoint.totals import forget_totals
 from penstock.runtime.spark.input.dataframes import write_frame
-from penstock.runtime.spark.input.rate_control import RateControl
-from penstock.runtime.spark.job_files import forget_jobs, write_job
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
+from penstock.runtime.spark.output.totals import forget_totals
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import WithheldAnswers
-from penstock.runtime.spark.planned_epoch import StartRequest
 from penstock.runtime.spark.startup.session import shard_keys
 from penstock.runtime.spark.work import Work
-from penstock.runtime.watching.reporting import LOG
+from penstock.runtime.spark.worker.job_files import forget_jobs, write_job
 from penstock.storage import storage
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
@@ -169,12 +169,28 @@ def keep_results(folder: Folder, epoch: Epoch) -> None:
 
 @contextmanager
 def closed_on_failure(sinks: Mapping[str, Sink]) -> Iterator[None]:
-    """Close all sinks if the start fails."""
+    """Close all sinks if a start or a change fails."""
     try:
         yield
     except BaseException:
         for sink in sinks.values():
             sink.close()
+        raise
+
+
+@contextmanager
+def withdrawn_on_failure(sinks: Iterable[Sink]) -> Iterator[None]:
+    """Withdraw what new queries have answered of the past if the change fails with which they begin, so that the
+    command can be tried again. sinks: opened as new ones; until then what lies there is not theirs."""
+    try:
+        yield
+    except BaseException:
+        for sink in sinks:
+            try:
+                sink.withdraw()
+            except Exception as failure:
+                # What made the change fail may be that nothing can be written; it is what the command is answered with.
+                log_internal(failure, f"what query {sink.query.name} has answered of the past stays in {sink.place}")
         raise
 
 
@@ -289,8 +305,8 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(
-        plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base, epoch.log,
-        epoch.log_base, work.standing, work.pause_failed and work.live and epoch.state_store == "files",
+        plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base,
+        work.standing, work.pause_failed and work.live and epoch.state_store == "files",
         (epoch.past or epoch.number) if epoch.backfill else 0,
         ResultLimits.of(work.settings["result_limit"], free_bytes(folder.root), work.result_limits),
         float(work.settings["function_timeout"]) or None,

@@ -13,9 +13,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from penstock.errors import PenstockError
 from penstock.events import log_event
+from penstock.runtime.reporting import LOG
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.startup.session import is_gone
-from penstock.runtime.watching.reporting import LOG
 
 _Answer = TypeVar("_Answer")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from penstock.connectors.contract import Sink
 from penstock.runtime.spark.checkpoint.epochs import Epoch, forget_epochs, latest_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.checkpoint.place import forget_older
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.input.offset import Offset
-from penstock.runtime.spark.job_files import forget_parts
 from penstock.runtime.spark.work import Work
+from penstock.runtime.spark.worker.job_files import forget_parts
 from penstock.storage.documents import Document
 
 
@@ -56,6 +56,7 @@ class JobChange:
         sinks: of all its queries, opened.
         notices: messages for the user.
         horizons: of operators that are new, as in `GrowthDetector`.
+        begun: the sinks of results that begin with it.
     """
 
     work: Work
@@ -66,6 +67,7 @@ class JobChange:
     sinks: Mapping[str, Sink]
     notices: tuple[str, ...]
     horizons: Mapping[str, float] = field(default_factory=dict)
+    begun: tuple[Sink, ...] = ()
 
 
 def version_of(
@@ -94,13 +96,11 @@ class OlderVersions:
     """The files of the versions that a run has left, which are removed when no start needs them.
 
     Args:
-        checkpoint: the folder with Spark's logs of the run.
         present: whether there may be some.
     """
 
-    def __init__(self, folder: Folder, checkpoint: Path, present: bool) -> None:
+    def __init__(self, folder: Folder, present: bool) -> None:
         self._folder = folder
-        self._checkpoint = checkpoint
         self._present = present
         self._last: int | None = None
 
@@ -119,8 +119,8 @@ class OlderVersions:
             forget_parts(self._folder, job)
             if batch > job.base:
                 self._present = False
-                forget_older(self._folder, self._checkpoint, job, sources)
+                forget_older(self._folder, job, sources)
             elif self._last is not None:
                 # Versions may change with every batch.
-                forget_epochs(self._folder, job.log, self._last)
+                forget_epochs(self._folder, self._last)
         self._last = job.epoch

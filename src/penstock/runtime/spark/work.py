@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.deciding.deciders import QueryPolicies
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.runtime.spark.output.emitted_content import ContentReader
@@ -45,7 +45,7 @@ class Work:
         sink_retries: by query, seconds for which a batch is tried again where its sink fails; the setting for others.
         result_limits: by query, bytes of answers that may be computed and not delivered; the setting for others.
         weights: by query; sinks of heavier ones are written first, those left out weigh 1.
-        latency_targets: by query, seconds that a batch may take; the settings may say less.
+        latency_targets: by query, seconds that a batch may take; the settings may have less.
         cache: of planning; a run carries it from change to change.
         command: number of the last command that this contains; a version records it.
         outcomes: of the commands since the version before, by their numbers.
@@ -82,12 +82,12 @@ class Work:
 
     @property
     def latency_target(self) -> float:
-        """Return the seconds that a batch may take as the tightest query says, 0 for any."""
+        """Return the least latency target of the queries: the seconds that a batch may take, 0 for any."""
         return min(self.latency_targets.values(), default=0.0)
 
     @property
     def policies(self) -> QueryPolicies:
-        """Return what queries say of decisions."""
+        """Return the attributes of queries that decisions depend on."""
         return QueryPolicies(self.weights, self.latency_targets)
 
     def without(self, names: Collection[str]) -> Work:

@@ -4,8 +4,7 @@ Each step (a batch, or a command) writes one data file with its new chunks, one 
 names every live chunk with its file and offset. Step n starts from the newest manifest before n and writes its own
 under a temporary name, renamed when complete: a step that is repeated starts from the same state, whatever an earlier
 attempt left. Files that no manifest names any more are removed one step later, when the step that dropped them counts.
-A data file is synced before its manifest, and both before anybody is told of the step: three syncs, however many chunks
-it has.
+A data file is synced before its manifest, and both before the step is reported: three syncs for any number of chunks.
 
 A manifest of many entries, as of a thousand queries, lies in a file of its own, the base, and those of the steps name
 it and what has changed since. A base is written again when these are a share of it, under a name that no other attempt
@@ -31,23 +30,12 @@ from penstock.physical.elements import decode, encode
 from penstock.runtime.state.shard_manifest import ChunkPlace, FileManifest, ManifestChange, ShardManifest
 from penstock.storage import NewFile, storage
 from penstock.storage.documents import Document
-from penstock.storage.seals import damaged, other_format, sealed, unsealed, unsealed_before
+from penstock.storage.seals import damaged, other_format, sealed, unsealed
 
-#: The layout of manifests and data files. A state with another number is rejected. 1 named chunks by the number of
-#: their step, 2 named them by its key (`physical/plan/identity.py`) and sealed manifests, 3 has the tick up to which a
-#: row window has emitted its content, 4 stores the ends of tuples with partners as every count of tuples does, 5 stores
-#: an aggregate that is looked up, or recomputed at each boundary from its rows alone, as these rows, 6 seals a file for
-#: its run and place, counts NaN and +inf in one accumulator, and has huge doubles in units, 7 has sums of squares in
-#: four doubles, 8 has the ranks of HLL_SKETCH_AGG in skylines, 9 has the results of a preference that
-#: ESTIMATE reads with what makes the estimate, 10 has manifests that name a base, 11 has sums of doubles in four
-#: doubles.
-FORMAT = 11
+#: The layout of manifests and data files, and of what operators keep in them. A state with another number is refused.
+FORMAT = 12
 #: Returns the place by which the file at a path is sealed.
 Place = Callable[[Path], str]
-#: The formats that are read.
-_READ = (FORMAT,)
-#: The formats whose seals contain no place.
-_FORMATS_WITHOUT_PLACE = range(2, 6)
 #: How the names of bases end.
 BASE = ".base"
 #: A number after every step.
@@ -290,7 +278,7 @@ def _write_blob(output: NewFile, blob: bytes | pa.Buffer) -> int:
 
 
 def sweep_folder(folder: Path, place: Place) -> None:
-    """Remove the files of failed attempts. Call it only while nobody writes there. Raises PenstockError P0605."""
+    """Remove the files of failed attempts. Call it only while no step is written there. Raises PenstockError P0605."""
     named_files: set[str] = set()
     # Of older ones, which an interrupted step has left, the base may be gone already.
     for number in sorted(step_numbers(folder))[-2:]:
@@ -328,21 +316,10 @@ def read_manifest(path: Path, place: Place) -> tuple[FileManifest, str]:
 
 def _read_fields(path: Path, place: Place) -> Document:
     try:
-        data = storage().read(path)
-        fields: Document = _read_earlier_format(data) or json.loads(unsealed(data, place(path)))
+        fields: Document = json.loads(unsealed(storage().read(path), place(path)))
         number = fields["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
-    if number not in _READ:
-        raise other_format(path.parent, number, FORMAT)
+    if number != FORMAT:
+        raise other_format(path, number, FORMAT)
     return fields
-
-
-def _read_earlier_format(data: bytes) -> Document | None:
-    """Return a manifest of an earlier format, else None: format 1 had no seal, those up to 5 one without a place."""
-    try:
-        text = data.decode() if data.startswith(b'{"format": 1,') else unsealed_before(data)
-        fields: Document = json.loads(text)
-    except ValueError:
-        return None
-    return fields if fields.get("format") == 1 or fields.get("format") in _FORMATS_WITHOUT_PLACE else None

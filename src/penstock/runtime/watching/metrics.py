@@ -116,7 +116,7 @@ class FrequentMetrics:
 
 @dataclass(frozen=True)
 class ApproximationMetrics:
-    """What approximate aggregates of a query counted otherwise than the values of rows say, since the start of the
+    """What approximate aggregates of a query counted otherwise than by the values of rows, since the start of the
     process, and how wide their bounds are. A width is half of what lies between two bounds, as a share of their middle.
 
     Args:
@@ -124,9 +124,8 @@ class ApproximationMetrics:
         values_out_of_range: values outside of the range that a bound of an ESTIMATE gives for them; it is NULL then.
             Those of SAMPLE(n ROWS) count whenever they are taken up, as when their chance changes.
         rows_never_drawn: rows that no draw puts into a sample, since their weight is NULL, NaN or not above 0.
-        estimate_width: of the bounds of an ESTIMATE that the query asks for, at their confidence, the widest of the
-            rows told last by each shard; bounds around 0 and those that are NULL have no part in it. None where it asks
-            for none.
+        estimate_width: of the bounds of an ESTIMATE of the query, at their confidence, the widest of the rows emitted
+            last by each shard; bounds around 0 and those that are NULL have no part in it. None where it has none.
         sketch_width: the widest of the sketches whose width is the same for all values, at a confidence of 0.95; None
             where there are none.
     """
@@ -402,7 +401,7 @@ METRICS: tuple[Metric, ...] = (
         False,
         _Q,
         "queries.approximations.estimate_width",
-        "Half the distance of the bounds of an ESTIMATE told last, by their middle: the widest.",
+        "Half the distance of the bounds of an ESTIMATE emitted last, by their middle: the widest.",
     ),
     Metric(
         "penstock_query_sketch_width_ratio",

@@ -1,6 +1,6 @@
 """The metrics of a query WITH PREFERENCE: how much of its work is done, and how late which results come `[pt 5]`.
 
-They are summed over shards from what the operators say of themselves (`Operator.figures`), and are a function of the
+They are summed over shards from the figures of the operators (`Operator.figures`), and are a function of the
 input and of what was granted, whatever rounds it came in.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.optimizer.statistics import seconds as in_seconds
+from penstock.algebra.properties.statistics import seconds as in_seconds
 from penstock.errors import counted
 from penstock.physical.plan.preferences.queries import PREFERENCE
 from penstock.types import TimeDomain

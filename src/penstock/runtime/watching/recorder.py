@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from penstock.algebra.nodes.aggregate import constant_width
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.optimizer.statistics import seconds as in_seconds
+from penstock.algebra.properties.statistics import seconds as in_seconds
 from penstock.physical.execution.meter import StepFigures
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
@@ -87,8 +87,9 @@ class Recorder:
         self._known: dict[str, tuple[object, QueryMetrics]] = {}
         #: By query, the width of the bounds of its sketches.
         self._widths: dict[str, tuple[Query, float | None]] = {}
-        self._said: dict[tuple[int, int], StepFigures] = {}
-        #: By query, the sums of what operators of stage 0 have said since the beginning.
+        #: By stage and shard, the figures of its operators.
+        self._shard_figures: dict[tuple[int, int], StepFigures] = {}
+        #: By query, the sums of the figures of operators of stage 0 since the beginning.
         self._at_ingest: dict[str, dict[str, int | float]] = {}
         self._readers = {step.id: step.queries for step in plan.steps if step.stage == 0}
         self._run = RunMetrics()
@@ -121,7 +122,7 @@ class Recorder:
         if isinstance(report, ShardReport):
             self._sums.add(report)
             if report.figures:
-                self._said[report.stage, report.shard] = report.figures
+                self._shard_figures[report.stage, report.shard] = report.figures
 
     def batch(
         self, duration: float, sink: float, cores: int, totals: Totals, number: int = 0,
@@ -181,7 +182,7 @@ class Recorder:
     def metrics(self, totals: Totals) -> RunMetrics:
         """Return the present metrics; lags are computed now."""
         operators, (rows, nbytes) = self._sums.operators(), self._sums.state
-        now, said = self._clock(), self._said_by_query()
+        now, figures = self._clock(), self._figures_by_query()
         if now - self._ended > max(AT_REST, 2 * self._run.last_seconds):
             # Nothing comes that would take the place of the last batch.
             self._rates = ({}, {})
@@ -189,7 +190,7 @@ class Recorder:
             self._run, batches=totals.batches, batch_bytes=totals.batch_bytes, operators=operators,
             state_rows=rows, state_bytes=nbytes,
             sources={name: self._source(name, source, totals, now) for name, source in self._sources.items()},
-            queries={name: self._query(name, totals, said.get(name, ()), now) for name in self._plan.queries},
+            queries={name: self._query(name, totals, figures.get(name, ()), now) for name in self._plan.queries},
         )  # fmt: skip
 
     def take_touched(self) -> list[OperatorMetrics]:
@@ -220,7 +221,7 @@ class Recorder:
         self._at_ingest = {name: sums for name, sums in self._at_ingest.items() if name in goes_on}
         self._readers = {step.id: step.queries for step in plan.steps if step.stage == 0}
         gone = self._sums.changed(plan, steps)
-        self._tasks, self._said = {}, {}
+        self._tasks, self._shard_figures = {}, {}
         stay = {name for name, query in plan.queries.items() if known.get(name) is query}
         self._known = {name: made for name, made in self._known.items() if name in stay}
         self._widths = {name: width for name, width in self._widths.items() if name in stay}
@@ -240,7 +241,9 @@ class Recorder:
         passed = (totals.passed or {}).get(name, 0)
         return SourceMetrics(rows, rate, late, malformed, heartbeat, lag, splits, nbytes, waiting, passed)
 
-    def _query(self, name: str, totals: Totals, said: Sequence[Mapping[str, int | float]], now: float) -> QueryMetrics:
+    def _query(
+        self, name: str, totals: Totals, figures: Sequence[Mapping[str, int | float]], now: float
+    ) -> QueryMetrics:
         """Return the metrics of a query. Of a query at rest they are those of the last batch: making them takes most of
         the time of a batch that concerns few queries."""
         # A query over static relations alone has no time that could be behind.
@@ -252,15 +255,15 @@ class Recorder:
         )
         made_of = rows, rate, tick, state, now if domain is not None and domain.calendar else None
         known = self._known.get(name)
-        if not said and known is not None and known[0] == made_of:
+        if not figures and known is not None and known[0] == made_of:
             return known[1]
         heartbeat, lag = _heartbeat_and_lag(tick, domain, now)
         metrics = QueryMetrics(
             rows, rate, heartbeat, lag, *state,
-            SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said, domain),
-            PeriodMetrics.of(said), ApproximationMetrics.of(said, self._width(name)),
+            SheddingMetrics.of(figures), FrequentMetrics.of(figures), PreferenceMetrics.of(figures, domain),
+            PeriodMetrics.of(figures), ApproximationMetrics.of(figures, self._width(name)),
         )  # fmt: skip
-        if not said:
+        if not figures:
             self._known[name] = made_of, metrics
         return metrics
 
@@ -273,28 +276,28 @@ class Recorder:
         return known[1]
 
     def describe(self, progress: RunProgress) -> None:
-        """Write into the progress of a run what queries with a preference have done, and how many sessions, or
+        """Write into the progress of a run the metrics of queries with a preference, and how many sessions, or
         stretches that CLOSED waits for, have not ended."""
-        for name, said in self._said_by_query().items():
+        for name, figures in self._figures_by_query().items():
             if name in progress.queries and name in self._plan.queries:
-                found = PreferenceMetrics.of(said, self._plan.queries[name].domain)
+                found = PreferenceMetrics.of(figures, self._plan.queries[name].domain)
                 progress.queries[name].preference = "" if found is None else preference_text(found)
-                periods = PeriodMetrics.of(said)
+                periods = PeriodMetrics.of(figures)
                 progress.queries[name].open_periods = 0 if periods is None else int(periods.open_periods)
 
-    def _said_by_query(self) -> dict[str, list[Mapping[str, int | float]]]:
-        """Return by query what its operators say of themselves in each shard. Most say nothing."""
+    def _figures_by_query(self) -> dict[str, list[Mapping[str, int | float]]]:
+        """Return by query the figures of its operators in each shard. Most operators have none."""
         of_steps: dict[int, list[Mapping[str, int | float]]] = {}
-        for one in list(self._said.values()):
+        for one in list(self._shard_figures.values()):
             for step, figures in one.items():
                 of_steps.setdefault(step, []).append(figures)
-        said: dict[str, list[Mapping[str, int | float]]] = {
+        of_queries: dict[str, list[Mapping[str, int | float]]] = {
             name: [dict(sums)] for name, sums in list(self._at_ingest.items()) if name in self._plan.queries
         }
         for plan_step in self._plan.steps if of_steps else ():
             for query in plan_step.queries:
-                said.setdefault(query, []).extend(of_steps.get(plan_step.id, ()))
-        return said
+                of_queries.setdefault(query, []).extend(of_steps.get(plan_step.id, ()))
+        return of_queries
 
 
 def _counts(totals: Totals, position: int) -> dict[str, int]:

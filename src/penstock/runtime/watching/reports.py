@@ -61,7 +61,7 @@ class ShardReport:
         seconds: work of each step.
         state: sizes of the synopses of each step with state; None where they were not measured.
         counts: the rows that flowed.
-        figures: what operators say of themselves, by step.
+        figures: those of operators, by step.
     """
 
     stage: int
@@ -88,9 +88,9 @@ class ShardReport:
         return {**report, **_figures_json(self.figures)}
 
 
-def _figures_json(said: StepFigures) -> dict[str, Json]:
+def _figures_json(by_step: StepFigures) -> dict[str, Json]:
     """Return figures as JSON; nothing where there are none."""
-    return {"figures": {str(step): dict(figures) for step, figures in said.items()}} if said else {}
+    return {"figures": {str(step): dict(figures) for step, figures in by_step.items()}} if by_step else {}
 
 
 def _size(size: SynopsisSize) -> list[Json]:

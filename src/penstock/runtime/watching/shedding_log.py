@@ -1,5 +1,5 @@
-"""What the log tells of queries that shed: when shedding begins and ends, each minute of their time what was shed, and
-sums at the end of a run.
+"""Log queries that shed: when shedding begins and ends, each minute of their time what was shed, and sums at the end of
+a run.
 
 Contract: a line a minute of event time, for each query that sheds; rounds that are longer have one line each. Shedding
 begins with the first tuple shed while the answer lacks nothing, and ends when all that was shed has left its window.
@@ -22,8 +22,8 @@ _EVERY = 60.0
 
 
 @dataclass
-class _Told:
-    """What was told of a query last. arrived, shed: tuples up to then; minute: of its heartbeat, None where unknown."""
+class _Logged:
+    """The last line on a query. arrived, shed: tuples up to then; minute: of its heartbeat, None where unknown."""
 
     arrived: float = 0
     shed: float = 0
@@ -32,30 +32,30 @@ class _Told:
 
 
 class SheddingLog:
-    """Tells of the queries of one run that shed. A process that goes on tells again that a query sheds."""
+    """Logs the queries of one run that shed. A process that continues a run logs again that a query sheds."""
 
     def __init__(self) -> None:
-        self._told: dict[str, _Told] = {}
+        self._logged: dict[str, _Logged] = {}
         self._last: dict[str, SheddingMetrics] = {}
 
     def batch(self, run: RunMetrics) -> None:
-        """Tell what a batch has changed."""
+        """Log what a batch has changed."""
         for name, query in run.queries.items():
             if query.shedding is not None:
                 self._look(name, query, query.shedding)
 
     def keep(self, queries: Collection[str]) -> None:
-        """Continue with these queries alone: tell the sums of those that are gone."""
-        gone = self._told.keys() - queries
-        self._tell_sums(gone)
+        """Continue with these queries alone: log the sums of those that are gone."""
+        gone = self._logged.keys() - queries
+        self._log_sums(gone)
         for name in gone:
-            del self._told[name], self._last[name]
+            del self._logged[name], self._last[name]
 
     def end(self) -> None:
-        """Tell the sums of every query that has shed."""
-        self._tell_sums(self._last)
+        """Log the sums of every query that has shed."""
+        self._log_sums(self._last)
 
-    def _tell_sums(self, names: Iterable[str]) -> None:
+    def _log_sums(self, names: Iterable[str]) -> None:
         for name in names:
             now = self._last[name]
             if now.shed:
@@ -64,25 +64,25 @@ class SheddingLog:
                     f"{name}: {counted(int(now.shed), 'tuple')} of {int(now.arrived):,} shed in all"
                     f" ({_percent(now.shed, now.arrived)}), {exact}"
                 )
-                _tell("shedding_sum", message, name, now)
+                _log("shedding_sum", message, name, now)
 
     def _look(self, name: str, query: QueryMetrics, now: SheddingMetrics) -> None:
-        told = self._told.setdefault(name, _Told())
+        logged = self._logged.setdefault(name, _Logged())
         self._last[name] = now
-        if now.shed > told.shed and not told.sheds:
-            told.sheds = True
+        if now.shed > logged.shed and not logged.sheds:
+            logged.sheds = True
             budget = f": its budget is {int(now.budget):,}" if now.budget else " to save CPU"
-            _tell("shedding_begins", f"{name} begins to shed{budget}", name, now)
+            _log("shedding_begins", f"{name} begins to shed{budget}", name, now)
         minute = None if query.heartbeat is None else query.heartbeat // _EVERY
-        if told.sheds and minute is not None and told.minute is not None and minute > told.minute:
-            share = _percent(now.shed - told.shed, now.arrived - told.arrived)
-            _tell("shedding", f"{name}: {share} of tuples shed, {quality(now)}", name, now)
-            told.arrived, told.shed = now.arrived, now.shed
-        if told.minute is None or (minute is not None and minute > told.minute):
-            told.minute = minute
-        if told.sheds and now.exact:
-            told.sheds, told.arrived, told.shed = False, now.arrived, now.shed
-            _tell("shedding_ends", f"{name} no longer sheds: its answer lacks nothing now", name, now)
+        if logged.sheds and minute is not None and logged.minute is not None and minute > logged.minute:
+            share = _percent(now.shed - logged.shed, now.arrived - logged.arrived)
+            _log("shedding", f"{name}: {share} of tuples shed, {quality(now)}", name, now)
+            logged.arrived, logged.shed = now.arrived, now.shed
+        if logged.minute is None or (minute is not None and minute > logged.minute):
+            logged.minute = minute
+        if logged.sheds and now.exact:
+            logged.sheds, logged.arrived, logged.shed = False, now.arrived, now.shed
+            _log("shedding_ends", f"{name} no longer sheds: its answer lacks nothing now", name, now)
 
 
 def quality(now: SheddingMetrics) -> str:
@@ -104,5 +104,5 @@ def _percent(part: float, whole: float) -> str:
     return f"{part / whole:.0%}".replace("%", " %") if whole else "0 %"
 
 
-def _tell(event: str, message: str, query: str, now: SheddingMetrics) -> None:
+def _log(event: str, message: str, query: str, now: SheddingMetrics) -> None:
     log_event(LOG, logging.INFO, event, message, query=query, **asdict(now))

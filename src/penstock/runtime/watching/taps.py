@@ -1,7 +1,7 @@
-"""Taps: rows that pass over an edge of the plan, kept for those who look at it.
+"""Keep rows that pass over an edge of the plan for the taps on it.
 
 Tasks keep the first rows of a round at the edges that are tapped (`flow_counts.py`) and send them with their reports.
-While nobody looks, nothing is kept and nothing is sent.
+Without a tap nothing is kept and nothing is sent.
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ from collections.abc import Callable
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort, first_rows
 
-#: Bytes of rows that wait for who taps an edge; where they do not fit, no more are kept.
+#: Bytes of rows that wait in a tap; where they do not fit, no more are kept.
 _MOST_WAITING = 1024 * 1024
 
 
 class Tap:
-    """The next rows of an edge, for one who looks at it. rows: how many are wanted."""
+    """The next rows of an edge. rows: how many it takes before it ends."""
 
     def __init__(self, taps: Taps, edge: TappedPort, rows: int) -> None:
         self._taps = taps
         self.edge = edge
-        self._wanted = rows
+        #: Rows that it still takes.
+        self._left = rows
         self._waiting: list[Elements] = []
         self._changed = threading.Condition()
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._closed = False
 
     def offer(self, elements: Elements) -> None:
-        """Accept rows that have passed; those beyond what is wanted, or more than fit, are left out."""
+        """Accept rows that have passed; those beyond the number it takes, or more than fit, are left out."""
         with self._changed:
             space = _MOST_WAITING - sum(part.nbytes for part in self._waiting)
-            kept = None if self._closed else first_rows(elements, self._wanted, space)
+            kept = None if self._closed else first_rows(elements, self._left, space)
             if kept is None:
                 return
-            self._wanted -= len(kept)
+            self._left -= len(kept)
             self._waiting.append(kept)
             self._changed.notify_all()
         for listener in self._listeners:
@@ -54,7 +55,7 @@ class Tap:
     @property
     def ended(self) -> bool:
         """Return whether no more rows come."""
-        return self._closed or self._wanted <= 0
+        return self._closed or self._left <= 0
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Have `listener` called when there are rows, by any thread; return what ends that."""
@@ -102,7 +103,7 @@ class Taps:
             self._set(tuple(one for one in self._open if one is not tap))
 
     def offer(self, edge: TappedPort, elements: Elements) -> None:
-        """Give rows that have passed over an edge to those who tap it."""
+        """Pass rows of an edge to its taps."""
         for tap in self._open:
             if tap.edge == edge:
                 tap.offer(elements)

@@ -1,5 +1,5 @@
 """Jumps of time: one timestamp far ahead advances the time of its stream and makes all later records late
-(docs/language.md).
+(docs/language/time.md).
 """
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from penstock.algebra.analysis.periods import shortest_slide
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.periods import shortest_slide
 from penstock.events import log_event, logger_of
 
 LOG = logger_of("runtime")

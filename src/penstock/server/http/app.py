@@ -15,7 +15,15 @@ from starlette.types import ASGIApp
 
 from penstock import __version__
 from penstock.errors import PenstockError, nearest
-from penstock.server.http import entities, page, queries, results, rows, statements, status
+from penstock.server.http import (
+    entities,
+    page,
+    queries,
+    results,
+    rows,
+    statements,
+    status,
+)
 from penstock.server.http.door import HttpDoor
 from penstock.server.http.gate import Gate
 from penstock.server.http.problems import Refused, failure, nearest_address, problem
@@ -24,8 +32,15 @@ _ABOUT = (
     "Continuous queries over streams and relations: statements, results as they come, rows, and the log of commands."
 )
 
-#: Names may hold slashes, so a longer path is looked at before a shorter one.
-_ROUTERS = tuple(part.router for part in (statements, results, queries, rows, entities, status))
+#: The routes, one file a topic. Names may hold slashes, so a longer path is looked at before a shorter one.
+_ROUTERS = (
+    statements.router,
+    results.router,
+    queries.router,
+    rows.router,
+    entities.router,
+    status.router,
+)
 _ROUTES = tuple(route for router in _ROUTERS for route in router.routes)
 #: Those that look here add parameters of their own.
 _WATCHED = ("/healthz", "/readyz", "/metrics")
@@ -49,6 +64,12 @@ def create_app(door: HttpDoor) -> ASGIApp:
     return Gate(app, door)
 
 
+#: What a request is that was to execute or declare something, behind a hint.
+_SENT = "; a statement, CREATE QUERY too, is sent by POST /v1/statements"
+#: Members of bodies by which other systems take the values of a statement.
+_VALUES = frozenset(("params", "parameters", "args", "arguments", "values", "bind", "binds"))
+
+
 async def _known_parameters(request: Request) -> None:
     """Raise Refused for parameters that would be left out, such as a misspelt one without which a result has no end."""
     route = request.scope.get("route")
@@ -57,7 +78,9 @@ async def _known_parameters(request: Request) -> None:
     known = [field.alias for field in route.dependant.query_params]
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
-        hint = _address_below_a_query(request) or (nearest(unknown[0], known) if known else "there are none here")
+        hint = _address_below_a_query(request) or (
+            nearest(unknown[0], known) if known else f"there are none here{_SENT}"
+        )
         raise Refused(400, "P0803", f"unknown parameter {unknown[0][:100]!r}", hint=hint)
     if route.body_field is not None and "json" in request.headers.get("content-type", ""):
         # What is no JSON has been refused before, but for an empty body.
@@ -109,6 +132,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if unknown is not None:
         # A member that is missing may be this one.
         hint = nearest(str(unknown), _members(request)) or "/openapi.json describes the request"
+        if str(unknown).lower() in _VALUES:
+            hint = f"the values of a statement stand in its text, as in WHERE level > 0; {hint}"
         return problem(Refused(400, "P0803", f"the body has an unknown member {str(unknown)[:100]!r}", hint=hint))
     if first["loc"] == ("body",) and first["type"] == "missing":
         members = ", ".join(_members(request))
@@ -140,8 +165,10 @@ async def _of_the_framework(request: Request, error: Exception) -> Response:
     else:
         message = str(error.detail)[:500]
     near = nearest_address(request.url.path, _ROUTES) if error.status_code in (404, 405) else None
-    return problem(Refused(error.status_code, "P0803", message, hint=near or "/openapi.json lists what there is",
-                           headers=dict(error.headers or {})))  # fmt: skip
+    hint = near or "/openapi.json lists what there is"
+    if error.status_code == 405 or near is None:
+        hint += _SENT
+    return problem(Refused(error.status_code, "P0803", message, hint=hint, headers=dict(error.headers or {})))
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

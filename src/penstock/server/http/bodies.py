@@ -7,7 +7,6 @@ buffers) a few bytes may stand for any number of rows.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,14 +16,14 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import Rejected
-from penstock.connectors.sources.formats import cells
-from penstock.connectors.sources.formats.base import rejection, whole_file
-from penstock.connectors.sources.formats.csv import CsvFormat
-from penstock.connectors.sources.formats.json import JsonFormat
-from penstock.connectors.sources.formats.keys import folded, unknown_name
+from penstock.connectors.formats import cells
+from penstock.connectors.formats.base import rejection, whole_file
+from penstock.connectors.formats.csv import CsvFormat
+from penstock.connectors.formats.json import JsonFormat
+from penstock.connectors.formats.keys import folded, unknown_name
 from penstock.control.row_changes import row_faults, without_faults
 from penstock.redaction import redacted_text
-from penstock.server.http.formats import BodyFormat
+from penstock.server.http.formats import BodyFormat, json_lines
 from penstock.server.http.gate import too_large
 from penstock.server.http.problems import Refused
 from penstock.storage import storage
@@ -92,7 +91,8 @@ def _without_faults(posted: ParsedBody, source: Source, lines: Sequence[int | No
     names = [source.columns[i].name for i in (source.timestamp, source.operation) if i is not None]
     malformed = [*posted.malformed]
     for row, reason in faults.items():
-        shown = json.dumps(rows.slice(row, 1).to_pylist()[0], default=str, ensure_ascii=False)
+        # As results have it: instants may be beyond those of Python.
+        shown = json_lines(rows.slice(row, 1)).decode().rstrip("\n")
         malformed.append(
             rejection("", lines[row], shown, f"{reason} (column {' or '.join(names)})" if names else reason)
         )
@@ -119,7 +119,13 @@ def _form_hint(reason: str, csv: bytes) -> str:
         if head.count(b",") == 0 and any(mark in head for mark in (b";", b"\t", b"|")):
             return "cells stand between commas; "
         return "the first line names the columns; " if any(mark in head for mark in b"0123456789") else ""
-    return "an instant is a text as '2024-03-01 09:00:00'; " if "bad timestamp" in reason else ""
+    if "bad timestamp" in reason:
+        return (
+            "an instant is a text as '2024-03-01 09:00:00' in UTC, or with its offset as '2024-03-01 09:00:00+01:00'; "
+        )
+    if "bad text" in reason:
+        return "texts are sent as UTF-8; "
+    return "a compressed body is sent with `Content-Encoding: gzip`; " if "compressed by gzip" in reason else ""
 
 
 def _columns_hint(source: Source) -> str:
@@ -148,7 +154,14 @@ def _arrow_table(body: bytes, limit: int) -> pa.Table:
             return pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, struct.error, ValueError, OSError, OverflowError, MemoryError) as error:
         text = " ".join(str(error).split())[:200]
-        raise Refused(400, "P0803", f"the body is no Arrow stream: {text}") from None
+        other = "an Arrow file has the other format: pyarrow.ipc.new_stream writes a stream"
+        raise Refused(
+            400, "P0803", f"the body is no Arrow stream: {text}", hint=other if body[:6] == _FILE else None
+        ) from None
+
+
+#: How an Arrow file begins.
+_FILE = b"ARROW1"
 
 
 def _check_plain(schema: pa.Schema) -> None:
@@ -205,7 +218,7 @@ def _converted(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Return values in the declared type; texts are read as those of a csv file. Raises ValueError."""
     texts = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     if pa.types.is_integer(values.type) and pa.types.is_decimal(type_):
-        # Arrow asks for room for the largest integer, whatever the values are.
+        # Arrow requires room for the largest integer, whatever the values are.
         return values.cast(pa.decimal256(76, type_.scale)).cast(type_)
     if pa.types.is_integer(values.type) and pa.types.is_timestamp(type_):
         raise ValueError("whole numbers are no TIMESTAMP: convert them first, as in pandas.to_datetime(.., unit='s')")

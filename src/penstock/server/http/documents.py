@@ -37,8 +37,7 @@ class StatementBody(Document):
 
 
 class CatalogBody(BaseModel):
-    """All that is to be declared: the document of GET, of which `sql` says it all; its other members follow from it and
-    are not read."""
+    """All declarations: the document of GET, of which only `sql` is read; its other members follow from it."""
 
     sql: Text = Field(description="CREATE statements, with SET, and ALTER of streams and relations, between them.")
     settings: dict[str, str] = Field(default_factory=dict, description="Settings of the session, as SET has them.")

@@ -13,7 +13,7 @@ import anyio.to_thread
 from starlette.requests import Request
 
 from penstock.errors import Busy
-from penstock.language.statement_kinds.script import Script
+from penstock.language.statements.script import Script
 from penstock.server.addresses import HostNames
 from penstock.server.attempts import FailedLogins
 from penstock.server.limits import DoorLimits, ScriptRate
@@ -88,7 +88,7 @@ class HttpDoor:
         return await anyio.to_thread.run_sync(call, limiter=self._quick)
 
     async def slow(self, call: Callable[[], T]) -> T:
-        """Return what a call returns that may take long; whoever waits for it may stop waiting."""
+        """Return what a call returns that may take long; the wait for it can be cancelled."""
         return await anyio.to_thread.run_sync(call, limiter=self._slow, abandon_on_cancel=True)
 
     async def posting(self, call: Callable[[], T]) -> T:

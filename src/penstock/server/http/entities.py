@@ -1,4 +1,4 @@
-"""`/v1/entities` and `/v1/relations`: what the system says of itself, and its attributes as a form."""
+"""Routes of `/v1/entities` and `/v1/relations`: the control relations, and attributes as a form."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from penstock.errors import PenstockError
 from penstock.language.queries import CONTROL_SCHEMA
-from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import OneTimeSelect
+from penstock.language.statements.script import Script
 from penstock.physical.execution.flow_counts import MOST_ROWS
 from penstock.server.http.documents import (
     EntitiesDocument,
@@ -54,7 +54,7 @@ async def tap(
     seconds: Annotated[float, Query(gt=0, le=600, description="After how many seconds it ends.")] = 10,
     format: Annotated[StreamedFormat | None, Query()] = None,  # noqa: A002 - the parameter's name
 ) -> Response:
-    """Return rows that pass over an edge of the plan, given by the id of its queue, as they come."""
+    """Return rows of an edge of the plan as they come; the edge is named by the id of its queue."""
     door = door_of(request)
     caller_of(request, AccessRole.READ, "to tap an edge")
     form = named(format, STREAMED) if format else chosen(request.headers.get("accept"), STREAMED)
@@ -114,6 +114,6 @@ async def relation(
 
 
 def _check_condition(script: Script) -> None:
-    """Raise PenstockError P0101 for a condition that is more than one: the caller has asked for rows alone."""
+    """Raise PenstockError P0101 for a text that is more than one condition: only rows may be read."""
     if len(script.statements) != 1 or not isinstance(script.statements[0], OneTimeSelect):
         raise PenstockError("P0101", "`where` is one condition", hint="such as where=state = 'RUNNING'")

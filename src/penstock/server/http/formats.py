@@ -1,8 +1,8 @@
 """Rows as JSON, NDJSON, CSV and an Arrow stream, and the choice between them.
 
-A number in JSON is always one that every reader takes for the same double. What is none is a text: integers beyond
-2^53, decimals, NaN and infinities. Timestamps are ISO-8601 in UTC, bytes are base64. Which columns these are is said by
-`columns` of a JSON document; Arrow has the types themselves.
+A number in JSON is always one that every reader takes for the same double. Other numbers are texts: integers beyond
+2^53, decimals, NaN and infinities. Timestamps are ISO-8601 in UTC, bytes are base64. `columns` of a JSON document has
+the types of the columns; Arrow has the types themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.connectors.sinks.text import csv_text, json_text
+from penstock.connectors.text import csv_text, json_text
 from penstock.errors import nearest
 from penstock.server.http.problems import Refused
 from penstock.types import type_name

@@ -27,16 +27,16 @@ from penstock.server.page.sessions import session_caller
 from penstock.server.roles import ANYONE, Caller
 from penstock.server.tokens import TokenFile, digest, looks_like_token
 
-#: Answered without a token: they say nothing but whether the server works, or are the files of the page.
+#: Answered without a token: they report only whether the server works, or are the files of the page.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", *PAGE_PATHS})
 _TOKEN_NAMES = frozenset({"token", "access_token", "auth_token", "authorization", "api_key", "apikey", "bearer"})
 _LOG = logger_of("server")
 #: Requests that bring a script.
 _SCRIPTS = (("POST", "/v1/statements"), ("PUT", "/v1/catalog"))
 #: The type of a body that is a script: quotes need no JSON around them. No page of another site can send this type
-#: without being asked first, as it can text/plain.
+#: without a preflight request, as it can text/plain.
 SQL = "application/sql"
-#: How routes that accept it tell so in their description.
+#: The part of the description of routes that accept it.
 SQL_BODY = {"requestBody": {"content": {SQL: {"schema": {"type": "string"}}}}}
 #: Bytes that are unpacked at a time.
 _PIECE = 64 * 1024
@@ -107,7 +107,7 @@ class Gate:
                 raise
             await problem(error)(scope, receive, marked)
         except ClientDisconnect:
-            # The client has left before its request was whole: nothing of it is carried out, and nobody is told.
+            # The client has left before its request was whole: nothing of it is executed or answered.
             return
         except Exception as error:
             answer = failure(error, f"{scope['method']} {scope['path']} failed")
@@ -125,7 +125,7 @@ class Gate:
     async def _admitted(self, scope: Scope) -> Caller:
         headers = _headers(scope)
         if "content-length" in headers and "transfer-encoding" in headers:
-            # Whoever stands before the server may find another end of the request, and take its rest for the next one.
+            # A proxy before the server may find another end of the request, and take its rest for the next one.
             message, hint = "the request has both Content-Length and Transfer-Encoding", "the connection is closed"
             raise Refused(400, "P0803", message, hint, {"Connection": "close"})
         self._check_host(headers)
@@ -155,8 +155,10 @@ class Gate:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if not token or scheme.lower() != "bearer":
+            # A token without its scheme is no scheme: it must not be part of the message.
+            other = f", its Authorization is {scheme}" if token and scheme.isalpha() and len(scheme) < 20 else ""
             raise Refused(
-                401, "P0801", "the request has no token", hint="send the header `Authorization: Bearer TOKEN`",
+                401, "P0801", f"the request has no token{other}", hint="send the header `Authorization: Bearer TOKEN`",
                 headers={"WWW-Authenticate": 'Bearer realm="penstock"'},
             )  # fmt: skip
         presented = digest(token)
@@ -290,7 +292,7 @@ def as_document(scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
     """Return a request whose body is a script as one with the document that has it as `sql`. Reading the body raises
     Refused where it is not UTF-8."""
     kept = [(name, value) for name, value in scope["headers"] if name not in (b"content-type", b"content-length")]
-    given = {**scope, "headers": [*kept, (b"content-type", b"application/json")]}
+    made = {**scope, "headers": [*kept, (b"content-type", b"application/json")]}
 
     def document(content: bytes) -> bytes:
         try:
@@ -299,12 +301,12 @@ def as_document(scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
             message = f"the script is not UTF-8: byte {error.start + 1} is 0x{content[error.start]:02X}"
             raise Refused(400, "P0803", message) from None
 
-    return given, _whole(receive, document)
+    return made, _whole(receive, document)
 
 
 def _check_type(scope: Scope) -> None:
     """Refuse a body that is not of the type JSON where it should be: pages of other sites cannot send that type without
-    being asked first."""
+    a preflight request."""
     if scope["method"] not in ("POST", "PATCH") or _has_rows(scope):
         return
     media, takes_scripts = _media_type(scope), (scope["method"], scope["path"]) in _SCRIPTS

@@ -84,7 +84,7 @@ async def file(request: Request) -> Response:
     found = PAGE_FILES.get(request.url.path)
     if found is None:
         raise Refused(404, "P0803", f"there is nothing at {request.url.path[:200]}", hint="the page is at /")
-    # A browser keeps the files and asks whether they are the same, so a newer server has its own page at once.
+    # A browser caches the files and revalidates them by their tag, so a newer server has its own page at once.
     headers = {"cache-control": "no-cache", "etag": found.tag}
     if request.headers.get("if-none-match") == found.tag:
         return Response(status_code=304, headers=headers)

@@ -104,7 +104,7 @@ def problem(error: PenstockError, in_script: bool = False) -> Response:
     return Response(content, status, headers, MEDIA)
 
 
-# -- the address that somebody may have meant ---------------------------------------------------------------------
+# -- the nearest address ------------------------------------------------------------------------------------------
 
 #: The least likeness of two words of an address, from 0 to 1.
 _LIKE = 0.6
@@ -115,12 +115,12 @@ _MOST = 0.8
 
 def nearest_address(path: str, routes: Iterable[Any]) -> str | None:
     """Return a hint with the address that is like `path`, or the methods of `path` itself; None where none is."""
-    given = path.split("/")[1:]
+    words = path.split("/")[1:]
     found: list[tuple[float, str, str]] = []
     for route in routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
-            wanted = route.path.replace(":path}", "}").split("/")[1:]
-            likes = [_like(given, wanted), _like(["v1", *given], wanted, _WORD)]
+            others = route.path.replace(":path}", "}").split("/")[1:]
+            likes = [_like(words, others), _like(["v1", *words], others, _WORD)]
             found += [(*like, method) for like in likes if like is not None for method in route.methods or ()]
     if not found:
         return None
@@ -129,16 +129,16 @@ def nearest_address(path: str, routes: Iterable[Any]) -> str | None:
     return f"{methods} is" if not cost else f"did you mean {methods} {address}?"
 
 
-def _like(given: Sequence[str], wanted: Sequence[str], cost: float = 0.0) -> tuple[float, str] | None:
+def _like(path: Sequence[str], route: Sequence[str], cost: float = 0.0) -> tuple[float, str] | None:
     """Return how unlike a path and a route are, and the address of the route with the names of the path; None for
     others."""
-    words = list(given)
-    if abs(len(words) - len(wanted)) == 1 and not wanted[-1].startswith("{"):
-        words = [*words[: len(wanted)], *wanted[len(words) :]]
+    words = list(path)
+    if abs(len(words) - len(route)) == 1 and not route[-1].startswith("{"):
+        words = [*words[: len(route)], *route[len(words) :]]
         cost += _WORD
-    if len(words) != len(wanted):
+    if len(words) != len(route):
         return None
-    for i, (word, other) in enumerate(zip(words, wanted, strict=True)):
+    for i, (word, other) in enumerate(zip(words, route, strict=True)):
         if other.startswith("{"):
             if not word:
                 return None

@@ -10,6 +10,7 @@ from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 
 from penstock.errors import nearest
+from penstock.results.result_source import ResultRequest
 from penstock.server.http.documents import Problem
 from penstock.server.http.door import at_end, caller_of, door_of
 from penstock.server.http.formats import (
@@ -24,7 +25,6 @@ from penstock.server.http.queries import Called, Name
 from penstock.server.http.statements import After
 from penstock.server.http.streams import PING, STREAMED, WAIT, StreamedFormat, opened, stream_response
 from penstock.server.roles import AccessRole
-from penstock.server.service import ResultRequest
 
 router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}})
 
@@ -58,12 +58,11 @@ async def results(
     beginning = place == "beginning"
     if place is not None and place.isalpha() and place not in ("now", "beginning"):
         raise Refused(400, "P0803", f"{place[:100]!r} is no cursor", hint=nearest(place, ("now", "beginning")))
-    wanted = ResultRequest(
-        name or query, None if place in (None, "now", "beginning") else place, beginning, snapshot, progress,
-        until == "now", caller=caller, position=after,
-    )  # fmt: skip
+    requested = ResultRequest(
+        None if place in (None, "now", "beginning") else place, beginning, snapshot, progress, until == "now"
+    )
     opened(request, door)
-    source = await door.streaming(lambda: door.service.results(wanted))
+    source = await door.streaming(lambda: door.service.results(name or query, requested, caller, after))
     at_end(request, source.close)
     return await stream_response(door, source, form, cursors)
 

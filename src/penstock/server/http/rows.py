@@ -63,7 +63,8 @@ async def post(
     if form is None or form not in _ACCEPTED:
         shown = request.headers.get("content-type", "unknown")[:100]
         known = ", ".join(one.media.partition(";")[0] for one in _ACCEPTED)
-        raise Refused(415, "P0803", f"rows of the type {shown!r} are not accepted", hint=f"accepted: {known}")
+        of_json = "; of JSON one object a line, without brackets around them" if "json" in shown else ""
+        raise Refused(415, "P0803", f"rows of the type {shown!r} are not accepted", hint=f"accepted: {known}{of_json}")
     encoding, limit = request.headers.get("content-encoding", ""), door.limits.body_bytes
     body = await request.body()
 

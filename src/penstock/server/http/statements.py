@@ -12,9 +12,9 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from starlette.responses import StreamingResponse
 
 from penstock.errors import PenstockError
-from penstock.language.statement_kinds.script import Script
-from penstock.language.statements.declarations import OneTimeSelect
-from penstock.language.statements.live import SubscribeStatement
+from penstock.language.statements import OneTimeSelect, SubscribeStatement
+from penstock.language.statements.script import Script
+from penstock.results.result_source import ResultSource
 from penstock.server.http.documents import (
     Problem,
     RunningDocument,
@@ -37,7 +37,7 @@ from penstock.server.http.gate import SQL_BODY
 from penstock.server.http.problems import Refused, error_document, problem, warning_document
 from penstock.server.http.streams import STREAMED, opened, stream_response
 from penstock.server.roles import AccessRole
-from penstock.server.service import ResultSource, ScriptReply, ScriptRequest, StatementReply
+from penstock.server.service import ScriptReply, ScriptRequest, StatementReply
 
 router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}})
 

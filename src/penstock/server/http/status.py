@@ -72,7 +72,7 @@ async def apply(
     dry: Annotated[bool, Query(description="Only find the difference.")] = False,
     idempotency_key: Key = None,
 ) -> Response:
-    """Bring what is declared to what the body says, all of it or nothing. The answer has the statements that differ, in
+    """Bring the declarations to those of the body, all of them or none. The answer has the statements that differ, in
     their order: what is not in the body is dropped, what is the same goes on."""
     door = door_of(request)
     caller = caller_of(request, AccessRole.CONTROL, "to change the catalog")

@@ -19,10 +19,10 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.responses import StreamingResponse
 
 from penstock.errors import PenstockError
+from penstock.results.result_source import EndOfResults, ResultPart, ResultSource
 from penstock.server.http.door import CountedRequest, HttpDoor, Interrupted, at_end
 from penstock.server.http.formats import ArrowWriter, BodyFormat, csv_lines, dumped, json_array, json_lines
 from penstock.server.http.problems import problem_document, status_of
-from penstock.server.service import EndOfResults, ResultPart, ResultSource
 
 T = TypeVar("T")
 
@@ -93,8 +93,8 @@ class _Stream:
             changes.end()
 
     async def _next(self, changes: _Changes) -> ResultPart | None:
-        """Return the next part, None where there is none soon. What is waited for needs no thread where the source says
-        when it changes."""
+        """Return the next part, None where there is none soon. The wait needs no thread where the source reports when
+        it changes."""
         try:
             if not changes.listen():
                 return await self._door.streaming(lambda: self._source.next(WAIT))
@@ -117,13 +117,13 @@ class _Changes:
         self._end: Callable[[], None] | None = None
 
     def listen(self) -> bool:
-        """Return whether the source says when it changes. What it says from here on is not missed by `wait`."""
+        """Return whether the source reports when it changes. Its reports from here on are not missed by `wait`."""
         self._changed.clear()
         if self._end is None:
-            self._end = self._source.on_change(self._tell)
+            self._end = self._source.on_change(self._notify)
         return self._end is not None
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         # A loop that has been closed has no more subscriptions.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._changed.set)

@@ -4,11 +4,13 @@ its values are."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.errors import PenstockError
-from penstock.language.statement_kinds.script import Script
+from penstock.errors import PenstockError, ScriptErrors
+from penstock.language.statements.script import Script
+from penstock.language.statements.values import WrittenValue
 from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
 from penstock.server.pgwire.catalog.tables import CatalogImage
 from penstock.server.pgwire.cursors import Cursors
@@ -16,13 +18,19 @@ from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.replies import RowColumn, columns_of, text_columns
 from penstock.server.pgwire.session_state import OWN, SessionState
+from penstock.server.pgwire.statements.bound import null_of
 from penstock.server.pgwire.statements.clauses import read_copy, read_declare, read_fetch
 from penstock.server.pgwire.statements.kinds import Classified, Does, classify
 from penstock.server.pgwire.statements.lexing import Statement, plain_text
+from penstock.server.pgwire.statements.parameters import literal, sample
 from penstock.server.pgwire.statements.prepare_clauses import read_execute, read_prepare
-from penstock.server.pgwire.statements.script_texts import ScriptText, script_text
-from penstock.server.pgwire.values.bound import Values, cql_values, null_of
-from penstock.server.pgwire.values.parameters import literal, sample
+from penstock.server.pgwire.statements.script_texts import (
+    Given,
+    ReadScript,
+    ScriptText,
+    script_text,
+    script_with_values,
+)
 from penstock.server.pgwire.values.wire_types import WireType
 from penstock.server.roles import Caller
 from penstock.server.service import ScriptReply, ScriptRequest
@@ -48,8 +56,9 @@ class StatementAnalysis:
         self, door: PgDoor, caller: Caller, state: SessionState, engine: CatalogEngine, cursors: Cursors
     ) -> None:
         self._door, self._caller, self._state, self._engine, self._cursors = door, caller, state, engine, cursors
-        #: The script that was parsed last: a statement is checked, described and carried out one after the other.
-        self._last = Script.made()
+        #: The scripts that were parsed last, by text: a statement is checked, described and carried out one after the
+        #: other, and one that is prepared again and again.
+        self._parsed: dict[str, Script | ScriptErrors] = {}
 
     # -- what PostgreSQL finds when it parses a statement --------------------------------------------------------
 
@@ -86,17 +95,16 @@ class StatementAnalysis:
         if statement.words(1)[0] in _ANALYSED:
             await self._check_script(statement, types, _OF_NAMES)
             return
-        await self.parsed(await self.script([(statement, None)]))
+        await self.script([(statement, [literal(None, one) for one in types])])
 
     async def _check_script(self, statement: Statement, types: Sequence[WireType], families: tuple[str, ...]) -> None:
         """Raise the error of a statement if it is of one of some families and comes whatever the values are."""
         transaction = self._state.transaction
-        before = () if transaction is None else transaction.commands
+        before = [] if transaction is None else transaction.commands
         error: WireError | None = None
-        for literals in ([literal(None, one) for one in types], [sample(one) for one in types]):
-            made = await self._with(statement, literals, before)
+        for values in ([literal(None, one) for one in types], [sample(one) for one in types]):
             try:
-                await self.checked(made)
+                await self.checked(await self.script([*before, (statement, values)]))
                 return
             except WireError as found:
                 if found.code == _OF_KEYS and types and statement.words(1)[0] == "INSERT":
@@ -141,9 +149,8 @@ class StatementAnalysis:
             return self._cursors.known_columns(read_fetch(statement).name)
         if statement.words(1)[0] in TEXTS:
             return text_columns(line_name(statement))
-        literals = [literal(None, type_) for type_ in types]
         try:
-            return await self._columns_of(statement, literals)
+            return await self._columns_of(statement, [literal(None, type_) for type_ in types])
         except PenstockError:
             if not types:
                 raise
@@ -155,39 +162,56 @@ class StatementAnalysis:
         names, types = self._engine.columns(tree, image)
         return tuple(RowColumn(name, type_) for name, type_ in zip(names, types, strict=True))
 
-    async def _columns_of(self, statement: Statement, literals: Sequence[str]) -> tuple[RowColumn, ...] | None:
-        reply = (await self.checked(await self._with(statement, literals))).statements[-1]
+    async def _columns_of(self, statement: Statement, values: Sequence[WrittenValue]) -> tuple[RowColumn, ...] | None:
+        reply = (await self.checked(await self.script([(statement, values)]))).statements[-1]
         return None if reply.schema is None else columns_of(reply.schema)
 
-    async def _with(self, statement: Statement, literals: Sequence[str], before: Sequence[str] = ()) -> ScriptText:
-        """Return a statement with literals as its values. before: commands that come first."""
-        pair = (statement, lambda number: literals[number - 1])
-        return await self._door.call(lambda: script_text([pair], self._door.names, before))
+    # -- scripts of the language ---------------------------------------------------------------------------------
 
-    async def script(self, given: Sequence[tuple[Statement, Values | None]], before: Sequence[str] = ()) -> ScriptText:
-        pairs = [(statement, None if values is None else cql_values(values)) for statement, values in given]
-        return await self._door.call(lambda: script_text(pairs, self._door.names, before))
-
-    async def parsed(self, script: ScriptText) -> Script:
-        """Return a script, parsed once where it is that of the last call. Raises WireError with its place in what the
+    async def script(self, given: Sequence[Given]) -> ReadScript:
+        """Return statements as one script, parsed and with its values. Raises WireError with its place in what the
         client sent."""
-        if script.text == self._last.source.text:
-            return self._last
+        made = await self._door.call(lambda: script_text(given, self._door.names))
+        if not any(statement.values for statement, _ in given):
+            return await self.read(made)
         try:
-            parsed = await self._door.parsed(script.text)
-        except PenstockError as error:
-            raise script.error(error) from None
-        if len(script.text) <= SMALL:
-            self._last = parsed
-        return parsed
+            read = await self.read(made)
+            with_values = await self._door.call(lambda: script_with_values(read.script, given))
+            if with_values is not None:
+                return replace(read, script=with_values)
+        except WireError as error:
+            if not error.code.startswith(_OF_SYNTAX):
+                raise
+        # A value stands where a literal is part of a clause, such as the length of a window; or the error has it.
+        return await self.read(await self._door.call(lambda: script_text(given, self._door.names, spliced=True)))
 
-    async def checked(self, script: ScriptText) -> ScriptReply:
+    async def read(self, written: ScriptText) -> ReadScript:
+        """Return a script, parsed once where its text is one of the last ones. Raises WireError with its place in what
+        the client sent."""
+        text = written.text
+        found = self._parsed.pop(text, None)
+        if found is None:
+            try:
+                found = await self._door.parsed(text)
+            except ScriptErrors as error:
+                found = error
+            except PenstockError as error:
+                raise written.error(error) from None
+        if len(text) <= SMALL:
+            self._parsed[text] = found
+            while sum(map(len, self._parsed)) > SMALL:
+                self._parsed.pop(next(iter(self._parsed)))
+        if isinstance(found, ScriptErrors):
+            raise written.error(found)
+        return ReadScript(written, found)
+
+    async def checked(self, read: ReadScript) -> ScriptReply:
         """Have the service check a script. Raises WireError with its place in what the client sent."""
-        request = ScriptRequest(await self.parsed(script), self._caller, dry=True, settings=self.settings())
+        request = ScriptRequest(read.script, self._caller, dry=True, settings=self.settings())
         try:
             return await self._door.call(lambda: self._door.service.execute(request))
         except PenstockError as error:
-            raise script.error(error) from None
+            raise read.written.error(error) from None
 
     def settings(self) -> dict[str, str]:
         return {name: value for name, value in self._state.settings.items() if name not in OWN}

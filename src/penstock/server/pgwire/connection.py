@@ -36,7 +36,7 @@ from penstock.server.pgwire.protocol.scram import BOUND, MECHANISM, ScramExchang
 from penstock.server.pgwire.protocol.tls import DoorTls
 from penstock.server.pgwire.session import Conversation
 from penstock.server.pgwire.session_state import SessionState
-from penstock.server.pgwire.variables import Variables
+from penstock.server.pgwire.statements.variables import Variables
 from penstock.server.roles import ANYONE, AccessRole, Caller
 from penstock.server.tokens import TokenEntry
 
@@ -65,6 +65,8 @@ class PgConnection:
         self._session: Conversation | None = None
         self._variables = Variables("", lambda text: None)
         self._address = address
+        #: What the client is to know of the settings with which it begins.
+        self._warnings: list[str] = []
 
     # -- facts for functions -----------------------------------------------------------------------------------
 
@@ -190,17 +192,17 @@ class PgConnection:
         self.session = SessionFact(
             f"pg-{self.number}", "postgresql", caller.name, caller.role.word, time.time(), self._address
         )
-        self._variables = Variables(self.user, self._warn)
+        warnings: list[str] = []
+        self._variables = Variables(self.user, warnings.append)
         for name, value in given.items():
             if name == "options":
                 self._options(value)
             elif not name.startswith("_pq_."):
                 self._apply(name, value)
         self._variables.begun()
+        # Clients accept no notice before the login has succeeded.
+        self._warnings = warnings
         return caller
-
-    def _warn(self, text: str) -> None:
-        self._writer.write(messages.problem("N", notice_fields(text, "WARNING")))
 
     def _apply(self, name: str, value: str) -> None:
         if not self._variables.knows(name):
@@ -279,6 +281,7 @@ class PgConnection:
         self._variables.warn = lambda text: self._notice("WARNING", text, None)
         # As one: each write to a client that has left is a warning.
         parts = [messages.authentication(0)]
+        parts += [messages.problem("N", notice_fields(text, "WARNING")) for text in self._warnings]
         parts += [messages.parameter_status(name, value) for name, value in self._variables.reported().items()]
         self._writer.write(b"".join([*parts, messages.backend_key(self.number, self.secret)]))
         await self._session.run()

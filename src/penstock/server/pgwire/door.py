@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from penstock.control.entities.system import SessionFact
 from penstock.errors import Busy
-from penstock.language.statement_kinds.script import Script
+from penstock.language.statements.script import Script
 from penstock.server.attempts import FailedLogins
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits, ScriptRate
@@ -89,7 +89,7 @@ class PgDoor:
         return [one.session for one in list(self.connections.values()) if one.session is not None]
 
     def cancel(self, number: int, secret: int) -> None:
-        """Cancel what a connection is doing, where the secret is its own. Nobody is told whether it was."""
+        """Cancel what a connection is doing, where the secret is its own. The sender gets no answer."""
         found = self.connections.get(number)
         if found is not None and hmac.compare_digest(found.secret.to_bytes(4), secret.to_bytes(4)):
             found.cancel()
@@ -105,8 +105,8 @@ class PgDoor:
         return await asyncio.get_running_loop().run_in_executor(self._calls, action)
 
     async def parsed(self, text: str) -> Script:
-        """Return a script, parsed in a thread. Raises as `ScriptParser`."""
-        return await self.call(lambda: self._parser(text))
+        """Return a script in which `$1` stands for a value, parsed in a thread. Raises as `ScriptParser`."""
+        return await self.call(lambda: self._parser(text, parameters=True))
 
     async def streaming(self, action: Callable[[], T]) -> T:
         """Return what a call of a subscription returns."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.language.statements.values import string_text
 from penstock.results.cancellation import Cancellation, cancelled
 from penstock.server.pgwire.analysis import TEXTS, StatementAnalysis, line_name
 from penstock.server.pgwire.catalog.control_tables import ControlReads, control_query
@@ -37,7 +38,8 @@ from penstock.server.pgwire.replies import (
     StreamRows,
     TableRows,
 )
-from penstock.server.pgwire.session_state import AFTER, KEY, SessionState
+from penstock.server.pgwire.session_state import AFTER, KEY, SessionState, check_own
+from penstock.server.pgwire.statements.bound import Values, cql_values, plain_values
 from penstock.server.pgwire.statements.clauses import (
     Copy,
     CopyFrom,
@@ -49,11 +51,10 @@ from penstock.server.pgwire.statements.clauses import (
 )
 from penstock.server.pgwire.statements.copied_rows import CopyTarget, copied_table, copy_target
 from penstock.server.pgwire.statements.kinds import Classified, Does
-from penstock.server.pgwire.statements.lexing import Statement, string_text
+from penstock.server.pgwire.statements.lexing import Statement
 from penstock.server.pgwire.statements.prepare_clauses import read_discard
-from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_rows
+from penstock.server.pgwire.statements.script_texts import ReadScript, ScriptText, inserted_rows
 from penstock.server.pgwire.statements.transactions import CopiedRows, PgTransaction, outside
-from penstock.server.pgwire.values.bound import Values, plain_values
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import RowsPosted, ScriptReply, ScriptRequest, StatementReply
 from penstock.server.statements.listed_views import late_notice
@@ -139,7 +140,7 @@ class Executor:
         """Carry out statements of the language as one script, all of it or nothing. Raises WireError."""
         if any(one.does is Does.COMMANDS for one, _ in given):
             self.state.check_writes()
-        script = await self.analysis.script([(one.statement, values or None) for one, values in given])
+        script = await self.analysis.script([(one.statement, cql_values(values)) for one, values in given])
         reply = await self._timed(lambda: self._sent(script))
         pairs = zip(given, reply.statements, strict=True)
         return [self._outcome(each, one.statement) for (one, _), each in pairs]
@@ -171,7 +172,8 @@ class Executor:
         if one.does is Does.LOOKS_UP:
             return await self._looked_up(one, values)
         if one.does is Does.READS:
-            (reply,) = (await self._sent(await self.analysis.script([(statement, values)]))).statements
+            self.state.notice_pending(statement)
+            (reply,) = (await self._sent(await self.analysis.script([(statement, cql_values(values))]))).statements
             return self._outcome(reply, statement)
         if one.does is Does.SUBSCRIBES:
             return PgOutcome("SUBSCRIBE", await self._stream(statement, values, self._left))
@@ -244,14 +246,14 @@ class Executor:
         if not reads:
             return {}
         text = ";\n".join(control_query(table, columns) for table, columns in reads.items())
-        replies = (await self._sent(ScriptText(text, ((0, None),)))).statements
+        replies = (await self._sent(await self.analysis.read(ScriptText(text)))).statements
         for reply in replies:
             self._check_rows(reply)
         return {table: reply.table for table, reply in zip(reads, replies, strict=True) if reply.table is not None}
 
     async def _stream(self, statement: Statement, values: Values, left: Cancellation) -> StreamRows:
         """Begin a subscription. left: ends it."""
-        script = await self.analysis.script([(statement, values)])
+        script = await self.analysis.script([(statement, cql_values(values))])
         self._door.open_stream()
         try:
             (reply,) = (await self._sent(script, left)).statements
@@ -285,14 +287,16 @@ class Executor:
     async def _command(self, statement: Statement, values: Values) -> PgOutcome:
         self.state.check_writes()
         transaction = self.state.transaction
+        given = statement, cql_values(values)
         if transaction is None:
-            (reply,) = (await self._sent(await self.analysis.script([(statement, values)]))).statements
+            (reply,) = (await self._sent(await self.analysis.script([given]))).statements
             return self._outcome(reply, statement)
         transaction.check_command()
-        script = await self.analysis.script([(statement, values)], transaction.commands)
+        script = await self.analysis.script([*transaction.commands, given])
         self._door.limits.check_script(script.text)
         reply = (await self.analysis.checked(script)).statements[-1]
-        transaction.commands.append((await self.analysis.script([(statement, values)])).text)
+        # A place in what has been sent before is none in what comes later.
+        transaction.commands.append((replace(statement, offset=None), given[1]))
         return self._outcome(reply, statement)
 
     async def _commit(self) -> str:
@@ -307,7 +311,7 @@ class Executor:
         try:
             if done.commands:
                 # As the last of them was checked, which has parsed all.
-                await self._sent(ScriptText(";\n".join(done.commands), ((0, None),)))
+                await self._sent(await self.analysis.script(done.commands))
             if done.copied:
                 await self._post(done.copied[0].source, [one.rows for one in done.copied])
         except PenstockError:
@@ -359,8 +363,9 @@ class Executor:
         name = setting.name.lower()
         if not self.state.knows(name) and setting.value is not None:
             # The service knows which settings the language has, and what they take.
+            check_own(setting.name)
             text = f"SET {setting.name} = {string_text(setting.value)}"
-            await self._sent(ScriptText(text, ((0, None),)))
+            await self._sent(await self.analysis.read(ScriptText(text)))
         self.state.set(setting)
 
     async def _declare(self, statement: Statement, values: Values) -> PgOutcome:
@@ -375,7 +380,7 @@ class Executor:
 
     # -- the service -------------------------------------------------------------------------------------------
 
-    async def _sent(self, script: ScriptText, left: Cancellation | None = None) -> ScriptReply:
+    async def _sent(self, script: ReadScript, left: Cancellation | None = None) -> ScriptReply:
         """Have the service execute a script. Raises WireError with its place in what the client sent."""
         self._door.limits.check_script(script.text)
         key = self.state.settings.get(KEY)
@@ -383,18 +388,18 @@ class Executor:
             key = "pg-" + hashlib.sha256(f"{key}\0{script.text}".encode()).hexdigest()
         self._door.count_script(self._caller.name)
         request = ScriptRequest(
-            await self.analysis.parsed(script), self._caller, key, settings=self.analysis.settings(),
-            left=left or self._left, after=self.state.settings.get(AFTER),
+            script.script, self._caller, key, settings=self.analysis.settings(), left=left or self._left,
+            after=self.state.settings.get(AFTER),
         )  # fmt: skip
         try:
             reply = await self._door.call(lambda: self._door.service.execute(request))
         except PenstockError as error:
-            raise script.error(error) from None
+            raise script.written.error(error) from None
         for warning in reply.warnings:
             self.state.notice("WARNING", warning.message, warning.hint)
         failed = next((one.error for one in reply.statements if one.error is not None), None)
         if failed is not None:
-            raise script.error(failed)
+            raise script.written.error(failed)
         return reply
 
     def _outcome(self, reply: StatementReply, statement: Statement) -> PgOutcome:
@@ -408,7 +413,7 @@ class Executor:
             self._check_rows(reply)
             return PgOutcome("SELECT", TableRows(reply.table))
         if reply.state in _UNFINISHED:
-            text = f"command {reply.number} is {reply.state}; SHOW COMMANDS tells what becomes of it"
+            text = f"command {reply.number} is {reply.state}; SHOW COMMANDS has its outcome"
             self.state.notice("NOTICE", text, None)
         self.state.position = reply.position or self.state.position
         if reply.kind == "INSERT":

@@ -11,26 +11,27 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from penstock.server.pgwire.executor import Executor
+from penstock.server.pgwire.parameter_types import ParameterTypes
 from penstock.server.pgwire.protocol.errors import (
     NO_STATEMENT,
     PROTOCOL,
     SYNTAX,
     TOO_LARGE,
+    UNSUPPORTED,
     WireError,
     unsupported,
 )
 from penstock.server.pgwire.replies import RowColumn
+from penstock.server.pgwire.statements.bound import Values
 from penstock.server.pgwire.statements.kinds import Classified, Does
 from penstock.server.pgwire.statements.lexing import Statement
+from penstock.server.pgwire.statements.parameters import declared_type
 from penstock.server.pgwire.statements.prepare_clauses import read_deallocate, read_execute, read_prepare
-from penstock.server.pgwire.values.bound import Values
-from penstock.server.pgwire.values.parameter_types import ParameterTypes
-from penstock.server.pgwire.values.parameters import declared_type
 from penstock.server.pgwire.values.wire_types import WireType
 
 #: Statements that a connection may have, and values that a statement may have.
 _MOST, _MOST_VALUES = 10_000, 65_535
-#: Values of a statement that is analysed when it is parsed. Each takes half a millisecond, twice.
+#: Values of a statement that is analysed when it is parsed. Each is bound then, once as NULL and once as a sample.
 _MOST_ANALYSED = 1_000
 #: First words of what PREPARE takes.
 _PREPARED = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "(", "INSERT", "UPDATE", "DELETE", "SUBSCRIBE"})
@@ -42,13 +43,21 @@ _ANALYSED = frozenset({Does.LOOKS_UP, Does.READS, Does.SUBSCRIBES})
 _Described: TypeAlias = tuple[object, tuple[RowColumn, ...] | None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Prepared:
-    """A statement. one: None for an empty text; types: of its values; described: its columns where Parse found them."""
+    """A statement.
+
+    Args:
+        one: None for an empty text.
+        types: of its values.
+        described: its columns where Parse found them.
+        sent: its columns as sent to the client, with the version of the declarations; None before Describe.
+    """
 
     one: Classified | None
     types: tuple[WireType, ...]
     described: _Described | None = None
+    sent: _Described | None = None
 
 
 class PreparedStatements:
@@ -88,6 +97,27 @@ class PreparedStatements:
         types = await self._types(one, oids)
         described = None if one is None else await self._described(one, types)
         self._prepared[name] = Prepared(one, types, described)
+
+    async def describe(self, prepared: Prepared) -> tuple[RowColumn, ...] | None:
+        """Return the columns of a statement for a client, which then reads its rows by them. Raises PenstockError."""
+        version = self._executor.analysis.version()
+        columns = await self.columns(prepared)
+        prepared.sent = version, columns
+        return columns
+
+    async def check(self, prepared: Prepared) -> None:
+        """Raise WireError 0A000, as PostgreSQL does, where a statement has other columns by now than the client knows;
+        PenstockError where it has become wrong."""
+        sent, version = prepared.sent, self._executor.analysis.version()
+        if sent is None or sent[0] is version:
+            return
+        if await self.columns(prepared) != sent[1]:
+            hint = "what it reads was replaced since it was described: prepare it again"
+            raise WireError(
+                UNSUPPORTED, "cached plan must not change result type", hint, code="P0901",
+                routine="RevalidateCachedQuery",
+            )  # fmt: skip
+        prepared.sent = version, sent[1]
 
     async def columns(self, prepared: Prepared) -> tuple[RowColumn, ...] | None:
         """Return the columns of a statement as it would be carried out now; None for one without rows. Raises

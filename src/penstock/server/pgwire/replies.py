@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.results.cancellation import Cancellation
+from penstock.results.result_source import EndOfResults, ResultPart, ResultSource
 from penstock.server.pgwire.protocol import messages
 from penstock.server.pgwire.protocol.errors import PROTOCOL, SHUTDOWN, Fatal, WireError
 from penstock.server.pgwire.values.encoding import encoded
 from penstock.server.pgwire.values.wire_types import WireType, modifier_of, wire_type, wire_type_of
-from penstock.server.service import EndOfResults, ResultPart, ResultSource
 
 #: Rows that are encoded at once; only so many are held as bytes.
 _ROWS = 500

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.errors import PenstockError, log_internal
+from penstock.server.pgwire import copying
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.executor import Executor, PgOutcome
 from penstock.server.pgwire.prepared import Prepared, PreparedStatements
@@ -30,14 +31,13 @@ from penstock.server.pgwire.protocol.errors import (
 )
 from penstock.server.pgwire.protocol.messages import Fields, Message
 from penstock.server.pgwire.replies import data_rows, description, spread
-from penstock.server.pgwire.statements import copying
+from penstock.server.pgwire.statements.bound import Values
 from penstock.server.pgwire.statements.copied_rows import CopyTarget
 from penstock.server.pgwire.statements.kinds import Classified, Does
 from penstock.server.pgwire.statements.lexing import Statement, statements
-from penstock.server.pgwire.values.bound import Values
-from penstock.server.pgwire.values.parameters import Value, read_value
+from penstock.server.pgwire.statements.parameters import Value, read_value
+from penstock.server.pgwire.statements.variables import Variables
 from penstock.server.pgwire.values.wire_types import WireType
-from penstock.server.pgwire.variables import Variables
 
 #: Bytes that are written before the client is waited for, and bytes of messages that are read ahead.
 _WRITTEN, _AHEAD = 65_536, 1 << 20
@@ -125,7 +125,7 @@ class Conversation:
                 self._ahead += len(message.body)
                 self._queue.put_nowait(message)
         except (EOFError, OSError):
-            # Nobody is there any more who waits for an answer; commands go on.
+            # The client has left: no answer is sent any more; accepted commands are executed.
             self._executor.leave()
             self._queue.put_nowait(EOFError())
         except PenstockError as error:
@@ -150,8 +150,8 @@ class Conversation:
             raise EOFError from None
 
     def notice(self, severity: str, text: str, hint: str | None = None) -> None:
-        """Tell the client something beside the answer."""
-        if self._variables.tells(severity):
+        """Send a notice to the client beside the answer."""
+        if self._variables.sends(severity):
             self._out += messages.problem("N", notice_fields(text, severity, hint))
 
     def _ready(self) -> None:
@@ -218,6 +218,7 @@ class Conversation:
             raise Fatal(PROTOCOL, f"there is no message of the kind {message.kind!r}")
 
     async def _failed(self, error: PenstockError, kind: str) -> None:
+        self._executor.state.explain(error)
         self._executor.state.fail()
         self._executor.finished()
         self._out += messages.problem("E", error_fields(error))
@@ -383,6 +384,7 @@ class Conversation:
             raise WireError("42P03", f"there is a portal {name} already", "close it first", code="P0206")
         if len(self._portals) >= _MOST:
             raise WireError(TOO_LARGE, f"a connection has {_MOST:,} portals at most", code="P0804")
+        await self._prepared.check(prepared)
         self._drop(name)
         self._portals[name] = _Portal(prepared, values, results)
         await self._send(messages.BIND_COMPLETE)
@@ -394,7 +396,7 @@ class Conversation:
             if prepared.one is not None and prepared.one.does is Does.EXECUTES:
                 self._resolved(prepared.one)
             await self._send(messages.parameter_description([one.oid for one in prepared.types]))
-            columns = await self._prepared.columns(prepared)
+            columns = await self._prepared.describe(prepared)
             await self._send(messages.NO_DATA if columns is None else description(columns))
             return
         if name not in self._portals and (cursor := self._executor.cursors.columns(name)) is not None:

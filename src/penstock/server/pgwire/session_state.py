@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
+from penstock.errors import PenstockError, nearest
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.replies import LineRows, TableRows, text_columns
 from penstock.server.pgwire.statements.clauses import Reader, SettingClause, read_modes
 from penstock.server.pgwire.statements.lexing import Statement
 from penstock.server.pgwire.statements.transactions import PgTransaction, outside
-from penstock.server.pgwire.variables import Variables, shown_name
+from penstock.server.pgwire.statements.variables import Variables, shown_name
 
 #: The idempotency key of the commands that follow.
 KEY = "penstock.key"
@@ -23,11 +24,17 @@ _SHOWN = {"TIME ZONE": "timezone", "TRANSACTION ISOLATION LEVEL": "transaction_i
           "SESSION AUTHORIZATION": "session_authorization"}  # fmt: skip
 
 
+def check_own(name: str) -> None:
+    """Raise WireError 42704 for a name that begins as the settings of this server, and is none."""
+    if name.lower().startswith("penstock.") and name.lower() not in OWN:
+        raise WireError("42704", f"there is no setting {name[:100]}", nearest(name, sorted(OWN)), code="P0104")
+
+
 class SessionState:
     """See the module.
 
     Args:
-        notice: tells the client something: severity, text and hint.
+        notice: sends a notice to the client: severity, text and hint.
 
     Attributes:
         transaction: that is open; None for none.
@@ -54,6 +61,21 @@ class SessionState:
     def knows(self, name: str) -> bool:
         """Return whether there is a setting that is none of the language's."""
         return self.variables.knows(name) or name.lower() in OWN
+
+    def explain(self, error: PenstockError) -> None:
+        """Add to the error of an unknown name that declarations of its own transaction take effect at COMMIT."""
+        if error.code == "P0201" and self.transaction is not None and self.transaction.commands:
+            error.hint = "; ".join(filter(None, ("what this transaction declares is there behind COMMIT", error.hint)))
+
+    def notice_pending(self, statement: Statement) -> None:
+        """Send a notice that a SELECT does not see the commands of its own transaction."""
+        transaction = self.transaction
+        if transaction is not None and statement.words(1)[0] in ("SELECT", "WITH", "TABLE", "VALUES"):
+            pending = len(transaction.commands) + len(transaction.copied)
+            if pending:
+                shown = "1 statement" if pending == 1 else f"{pending} statements"
+                text = f"{shown} of this transaction will happen at COMMIT, and the answer is without them"
+                self.notice("NOTICE", text, "read behind COMMIT, or use autocommit")
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -169,6 +191,7 @@ class SessionState:
         if whole in OWN:
             own = {POSITION: self.position, KEY: self.settings.get(KEY), AFTER: self.settings.get(AFTER)}
             return LineRows(whole, [own[whole] or ""])
+        check_own(whole)
         name = _SHOWN.get(" ".join(token.word for token in statement.tokens[1:])) or reader.name()
         value = self.variables.get(name)
         if value is None:

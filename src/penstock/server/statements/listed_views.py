@@ -12,11 +12,12 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import missing_rows
 from penstock.connectors.sources.memory import typed_table
 from penstock.control.command_log import Transaction
+from penstock.control.drafting.catalog_text import declared_text
 from penstock.control.engine import EngineVersion
+from penstock.control.life.listed_query import ListedQuery, awaited_instant, shown_change, shown_state
+from penstock.control.life.phases import Phase
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.row_changes import late_rows
-from penstock.control.transactions.catalog_text import declared_text
-from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
 from penstock.control.versions import with_plan
 from penstock.errors import Notice, PenstockError, counted
 from penstock.language.catalog import Catalog, QueryStatus
@@ -68,7 +69,7 @@ def table_of_queries(
 
     Args:
         written: by name, the statements as they were registered.
-        shed: what is told of queries that shed, by name.
+        shed: the remarks on queries that shed, by name.
     """
     views = [(query_view(one, version), declared_text(one.stored, written.get(one.stored.name))) for one in listed]
     return listed_table("QUERIES", [
@@ -84,18 +85,18 @@ def queries_as_lines(table: pa.Table) -> list[str]:
 
 
 def _remark(view: QueryView, shed: Mapping[str, str]) -> str | None:
-    """Return what is to be known of a query beside its statement; None of one that runs as it should."""
-    said = None if view.state == QueryStatus.RUNNING.value else view.state
-    if said is not None:
+    """Return the remark on a query beside its statement; None for one that runs as it should."""
+    remark = None if view.state == QueryStatus.RUNNING.value else view.state
+    if remark is not None:
         # How much it has read, or until when it waits, or why it failed.
-        said += "" if view.share is None else f" {view.share:.0%}"
-        said += "" if view.first is None else f" until {view.first}"
-        said += "" if view.error is None else f": {view.error.code} {_first_line(view.error.message)}"
+        remark += "" if view.share is None else f" {view.share:.0%}"
+        remark += "" if view.first is None else f" until {view.first}"
+        remark += "" if view.error is None else f": {view.error.code} {_first_line(view.error.message)}"
     if view.change is not None and view.state == QueryStatus.WAITING.value:
-        said = f"{said}: {view.change}"
+        remark = f"{remark}: {view.change}"
     else:
-        said = view.change or said
-    return said or shed.get(view.name)
+        remark = view.change or remark
+    return remark or shed.get(view.name)
 
 
 def _first_line(text: str) -> str:
@@ -133,20 +134,20 @@ def posted(source: Source, rows: pa.Table, beat: int | None, added: bool, positi
 
 
 def plan_change_text(one: ListedQuery) -> str:
-    """Return what EXPLAIN says of a change of a query or its plan; an empty text where there is none."""
-    edit = one.query.edit
-    if edit is None:
+    """Return the lines of EXPLAIN on a change of a query or its plan; an empty text where there is none."""
+    beside = one.query.beside
+    if beside is None:
         return ""
-    subject = "plan" if edit.other is None else "query"
-    said = f"the new {subject} runs beside the former one, and takes over when nothing is missing that its windows need"
-    if edit.awaits:
+    subject = "plan" if beside.definition is None else "query"
+    step = f"the new {subject} runs beside the former one, and takes over when nothing is missing that its windows need"
+    if beside.waits:
         rows = missing_rows(one.missing) if one.missing else "the last rows of its windows"
-        said = f"the new {subject} begins beside the former one, and takes over, with {rows}"
-    if edit.until is not None:
-        said = f"the new {subject} has taken over, and the former one ends when time goes on"
+        step = f"the new {subject} begins beside the former one, and takes over, with {rows}"
+    if beside.phase is Phase.ENDING:
+        step = f"the new {subject} has taken over, and the former one ends when time goes on"
     coming = one.query.coming
     text = "" if coming is None else f"\n{redacted_text(coming.text)}"
-    return f"-- {one.stored.name}: change of the {subject}\n{said}{text}\n"
+    return f"-- {one.stored.name}: change of the {subject}\n{step}{text}\n"
 
 
 def command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
@@ -158,6 +159,6 @@ def command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -
 
 
 def late_notice(source: str, rows: int, late: int) -> Notice:
-    """Return what an INSERT or COPY tells of its rows that are late, of which a post answers the number."""
+    """Return the notice of an INSERT or COPY on its late rows, of which a post answers the number."""
     hint = "late rows are in no result; a stream that is declared with ORDER WITHIN waits for such"
     return Notice(f"{late:,} of {counted(rows, 'row')} of {source} came late", hint)

@@ -16,8 +16,8 @@ from penstock import lazy_pandas
 from penstock.deep import on_deep_stack
 from penstock.errors import PenstockError
 from penstock.language.parse import parse_script
-from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import Statement
+from penstock.language.statements.script import Script
 from penstock.results.worker_process import read_message, write_message
 
 #: Characters of the statements that are loaded at once, where they are not one: some milliseconds.
@@ -33,20 +33,20 @@ def main() -> None:
     gc.disable()
     while True:
         try:
-            text = pickle.loads(read_message(sys.stdin.buffer))
-            write_message(answers, answered(text))
+            text, parameters = pickle.loads(read_message(sys.stdin.buffer))
+            write_message(answers, answered(text, parameters))
         except (EOFError, BrokenPipeError):
-            # The process that asked has ended.
+            # The calling process has ended.
             return
         gc.collect()
 
 
-def answered(text: str) -> bytes:
-    """Return the statements of a script, or the error that it has, pickled. Statements come in parts, each pickled by
-    itself: who loads a part lets no other thread run meanwhile."""
+def answered(text: str, parameters: bool = False) -> bytes:
+    """Return the statements of a script, or the error that it has, pickled. parameters: as of `parse_script`.
+    Statements come in parts, each pickled by itself: who loads a part lets no other thread run meanwhile."""
     found: list[bytes] | PenstockError
     try:
-        found = on_deep_stack(lambda: list(_parts(parse_script(text))))
+        found = on_deep_stack(lambda: list(_parts(parse_script(text, parameters=parameters))))
     except PenstockError as error:
         found = error
     return pickle.dumps(found)

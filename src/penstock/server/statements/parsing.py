@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from penstock.deep import on_deep_stack
 from penstock.errors import PenstockError
 from penstock.language.parse import parse_script
-from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import Statement
+from penstock.language.statements.script import Script
 from penstock.language.text import SourceText
 from penstock.results.worker_process import WorkerProcess
 
@@ -43,19 +43,19 @@ class ScriptParser:
         self._process: WorkerProcess | None = None
         self._closed = False
 
-    def __call__(self, text: str) -> Script:
-        """Return a script. Raises ScriptErrors with every syntax error in it, PenstockError P0804 for one that takes
-        too long, P0601 where the process was ended."""
+    def __call__(self, text: str, parameters: bool = False) -> Script:
+        """Return a script. parameters: as of `parse_script`. Raises ScriptErrors with every syntax error in it,
+        PenstockError P0804 for one that takes too long, P0601 where the process was ended."""
         if len(text) <= SMALL:
-            return parse_script(text)
+            return parse_script(text, parameters=parameters)
         deadline = time.monotonic() + (self._seconds or _LONGEST)
         if not self._turn.acquire(timeout=deadline - time.monotonic()):
             raise self._too_long()
         try:
-            answer = self._parsed(pickle.dumps(text), deadline)
+            answer = self._parsed(pickle.dumps((text, parameters)), deadline)
         finally:
             self._turn.release()
-        return Script(SourceText.of(text), on_deep_stack(lambda: tuple(_loaded(answer))))
+        return Script(SourceText.of(text, parameters=parameters), on_deep_stack(lambda: tuple(_loaded(answer))))
 
     def _parsed(self, request: bytes, deadline: float) -> bytes:
         process, self._process = self._process, None

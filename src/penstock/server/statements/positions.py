@@ -1,7 +1,7 @@
 """Positions of rows that were posted, and waiting until they have been read.
 
 A position is written `<number of the source>.<number of its last post>`, several with commas. Posts of a source are
-read in the order of their numbers, so one that has been read says it of all before it.
+read in the order of their numbers, so where one has been read, all before it have been read.
 """
 
 from __future__ import annotations

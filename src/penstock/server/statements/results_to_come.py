@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from penstock.server.service import EndOfResults, ResultPart, ResultSource
+from penstock.results.result_source import EndOfResults, ResultPart, ResultSource
 
 #: Seconds between two looks at whether the query has begun.
 _LOOK = 0.1

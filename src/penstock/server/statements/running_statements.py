@@ -1,6 +1,6 @@
 """The statements that run at present: one-time queries and subscriptions, each with an id by which it can be cancelled.
 
-Commands are not among them: one that is accepted happens, whoever waits for it.
+Commands are not among them: an accepted one is executed, whether or not a client waits for it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.results.cancellation import Cancellation, cancelled
+from penstock.results.result_source import EndOfResults, ResultPart, ResultSource
 from penstock.server.roles import AccessRole, Caller
-from penstock.server.service import EndOfResults, ResultPart, ResultSource
 
 SUBSCRIBE = "SUBSCRIBE"
 
@@ -141,7 +141,7 @@ class RunningSubscription:
         return listening.close
 
     def cancel(self) -> None:
-        """End it from outside: whoever reads it hears that it was cancelled, and not that its rows have ended."""
+        """End it from outside: its reader receives an error, not the end of its rows."""
         self._cancellation.set()
         self.close()
 

@@ -1,7 +1,7 @@
-"""Queries that stand as long as somebody subscribes to them: SUBSCRIBE TO (query).
+"""Register queries for as long as a client subscribes to them: SUBSCRIBE TO (query).
 
-Each is a query of the catalog with a name that nobody else would choose, and a comment that says what it is, so that
-the next start drops those that a crash has left.
+Each is a query of the catalog with a random name and a comment that marks it, so that the next start drops those that a
+crash has left.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from penstock.control.stored_catalog import TEMPORARY_COMMENT, TEMPORARY_PREFIX
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.events import log_event, logger_of
 from penstock.language.queries import NOWHERE, Mark, Name, QueryTree
-from penstock.language.statement_kinds.script import Script
 from penstock.language.statements import CreateQuery, DropStatement, WrittenOption
-from penstock.server.service import ResultPart, ResultSource
+from penstock.language.statements.script import Script
+from penstock.results.result_source import ResultPart, ResultSource
 
 LOG = logger_of("server")
 

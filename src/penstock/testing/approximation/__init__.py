@@ -1,1 +1,1 @@
-"""Definitions of what is approximate, carried out naively: sketches, samples and their estimates, and load shedding."""
+"""Load shedding carried out naively."""

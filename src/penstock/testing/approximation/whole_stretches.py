@@ -1,4 +1,4 @@
-"""Budgets of whole stretches and sessions by their definition: every arrival looks at all that goes on."""
+"""Budgets of whole stretches and sessions by their definition: every arrival examines all open ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.algebra.nodes.shed import ENTRY_BYTES, StretchBudget, bucket_budge
 from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.testing.approximation.shedding import salted
-from penstock.testing.values import Row
+from penstock.testing.scalars.values import Row
 from penstock.types import END
 
 T = TypeVar("T")
@@ -23,8 +23,8 @@ Fall = tuple[int, int, int]
 
 @dataclass
 class OpenStretch(Generic[T]):
-    """The stretch of a value that goes on. until: the instant at which it is dropped; told_below: the threshold at
-    which it was told."""
+    """The open stretch of a value. until: the instant at which it is dropped; emitted_below: the threshold at which it
+    was emitted."""
 
     rank: int
     begin: int
@@ -32,7 +32,7 @@ class OpenStretch(Generic[T]):
     weight: int
     members: list[T] = field(default_factory=list)
     until: int = END
-    told_below: int = 2**63
+    emitted_below: int = 2**63
 
 
 @dataclass(frozen=True)
@@ -58,50 +58,50 @@ def stretches_within(
         at_most: how long a stretch may be.
     """
     budgets, bucket_of = buckets_of(budget)
-    told: list[OpenStretch[T]] = []
-    going_on: list[OpenStretch[T]] = []
+    held: list[OpenStretch[T]] = []
+    open_: list[OpenStretch[T]] = []
     falls: list[Fall] = []
     refused_from = [2**63] * len(budgets)
 
-    def tell(stretches: list[OpenStretch[T]]) -> None:
+    def close(stretches: list[OpenStretch[T]]) -> None:
         for s in stretches:
-            s.told_below = refused_from[bucket_of(s.rank)]
-            told.append(s)
+            s.emitted_below = refused_from[bucket_of(s.rank)]
+            held.append(s)
 
     for one in sorted(arrivals, key=lambda a: (a.ts, a.begin, a.rank, a.end)):
-        tell([s for s in going_on if closes(s.end) < one.ts])
-        going_on = [s for s in going_on if closes(s.end) >= one.ts]
+        close([s for s in open_ if closes(s.end) < one.ts])
+        open_ = [s for s in open_ if closes(s.end) >= one.ts]
         bucket = bucket_of(one.rank)
         if one.rank < refused_from[bucket]:
-            own = next((s for s in going_on if s.rank == one.rank), None)
+            own = next((s for s in open_ if s.rank == one.rank), None)
             if own is not None and (one.begin > own.end or (at_most is not None and one.begin >= own.begin + at_most)):
-                tell([own])
-                going_on.remove(own)
+                close([own])
+                open_.remove(own)
                 own = None
             if own is None:
                 own = OpenStretch(one.rank, one.begin, one.begin, one.weight)
-                going_on.append(own)
+                open_.append(own)
             elif not budget.compact:
                 own.weight += one.weight
             own.end = max(own.end, one.end)
             if at_most is not None:
                 own.end = min(own.end, own.begin + at_most)
             own.members.append(one.member)
-        while sum(s.weight for s in going_on if bucket_of(s.rank) == bucket) > budgets[bucket]:
-            refused_from[bucket] = max(s.rank for s in going_on if bucket_of(s.rank) == bucket)
+        while sum(s.weight for s in open_ if bucket_of(s.rank) == bucket) > budgets[bucket]:
+            refused_from[bucket] = max(s.rank for s in open_ if bucket_of(s.rank) == bucket)
             falls.append((one.ts, bucket, refused_from[bucket]))
-            for going in [s for s in going_on if s.rank == refused_from[bucket]]:
+            for going in [s for s in open_ if s.rank == refused_from[bucket]]:
                 going.until = one.ts
-                told.append(going)
-                going_on.remove(going)
-    tell(going_on)
-    return told, falls
+                held.append(going)
+                open_.remove(going)
+    close(open_)
+    return held, falls
 
 
-def told_stretches(
+def kept_stretches(
     arrivals: list[StretchArrival[T]], budget: StretchBudget, closes: Callable[[int], int], at_most: int | None = None
 ) -> list[OpenStretch[T]]:
-    """Return the same that are told at their end: those of values that were kept until they closed."""
+    """Return the stretches that are emitted at their end: those that were not dropped before."""
     return [one for one in stretches_within(arrivals, budget, closes, at_most)[0] if one.until == END]
 
 

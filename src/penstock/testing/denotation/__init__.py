@@ -5,7 +5,6 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
-from penstock.testing.approximation import window_sample
 from penstock.testing.denotation import (
     coalesce,
     frequency,
@@ -16,6 +15,7 @@ from penstock.testing.denotation import (
     sets,
     shed,
     until_next,
+    window_sample,
 )
 from penstock.testing.denotation.base import (
     Bag,
@@ -35,7 +35,6 @@ from penstock.testing.denotation.core import validity
 from penstock.testing.denotation.nonretroactive import elements
 from penstock.testing.denotation.relations import content
 from penstock.testing.denotation.rowwindow import last_rows
-from penstock.testing.preferences import kinds as preferences
 
 __all__ = [
     "Bag",
@@ -53,7 +52,6 @@ __all__ = [
     "last_rows",
     "matching",
     "minus",
-    "preferences",
     "relation",
     "results",
     "sessions",

@@ -16,8 +16,8 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.expressions.nodes import Column, Expression
-from penstock.testing.denotation.dates import evaluate_apart
-from penstock.testing.values import Row, key_of, python_values
+from penstock.testing.scalars.dates import evaluate_apart
+from penstock.testing.scalars.values import Row, key_of, python_values
 from penstock.tree import walk
 from penstock.types import END
 

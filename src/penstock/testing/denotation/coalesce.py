@@ -19,13 +19,13 @@ from penstock.testing.approximation.whole_stretches import (
     OpenStretch,
     buckets_of,
     held_granules,
-    told_stretches,
+    kept_stretches,
     weighed,
 )
 from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, windowed
 from penstock.testing.denotation.sessions import held_sessions
 from penstock.testing.denotation.shed import held_lives, lives
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from penstock.types import END
 
 
@@ -48,11 +48,11 @@ def _(node: Coalesce, world: World) -> Relation:
 
 
 def closed_stretches(node: Coalesce, world: World) -> list[tuple[tuple[int, int], Row, OpenStretch[Row]]]:
-    """Return (life, row, stretch) of what is told once under a budget."""
+    """Return (life, row, stretch) of the stretches that are emitted once under a budget."""
     closed, budget = node.closed, node.budget
     assert closed is not None and budget is not None
     arrivals = weighed(lives(node.input, world), node.value, node.schema.types, budget.in_bytes)
-    kept = told_stretches(arrivals, budget, closed.closes)
+    kept = kept_stretches(arrivals, budget, closed.closes)
     return [((closed.closes(s.end), END), (*s.members[0][:-2], s.begin, s.end), s) for s in kept]
 
 
@@ -116,12 +116,12 @@ def _(node: StretchChances, world: World) -> Relation:
     if isinstance(drawn, SessionWindow) and node.once:
         kept = [s for s in held_sessions(drawn, world)[0] if s.until == END]
         return windowed([
-            (row[-2], (s.end, s.end + 1), (*row[:-3], s.begin, s.end, record(s.rank, s.told_below)))
+            (row[-2], (s.end, s.end + 1), (*row[:-3], s.begin, s.end, record(s.rank, s.emitted_below)))
             for s in kept for row in s.members
         ])  # fmt: skip
     if isinstance(drawn, Coalesce) and node.once:
-        told = closed_stretches(drawn, world)
-        return windowed([(0, life, (*row, record(s.rank, s.told_below))) for life, row, s in told])
+        closed = closed_stretches(drawn, world)
+        return windowed([(0, life, (*row, record(s.rank, s.emitted_below))) for life, row, s in closed])
     below, falls = relation(drawn, world), _falls(node, world)
 
     def at(tau: int) -> Bag:

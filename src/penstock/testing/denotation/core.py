@@ -26,7 +26,7 @@ from penstock.algebra import (
     WindowKind,
     evaluation_period,
 )
-from penstock.testing.aggregates import aggregate
+from penstock.testing.aggregates.definitions import aggregate
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -42,7 +42,7 @@ from penstock.testing.denotation.base import (
     windowed,
 )
 from penstock.testing.denotation.sessions import sessions
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from penstock.types import END
 
 

@@ -26,7 +26,7 @@ from penstock.testing.denotation.base import (
 from penstock.testing.denotation.core import boundary
 from penstock.testing.denotation.results import Life, _lives
 from penstock.testing.denotation.rowwindow import as_arrived
-from penstock.testing.values import Row, key_of, value_order
+from penstock.testing.scalars.values import Row, key_of, value_order
 from penstock.types import END
 
 
@@ -58,9 +58,9 @@ def part(row: Row, columns: tuple[int, ...]) -> Row:
 def _(node: Sequenced, world: World) -> Stream:
     line = line_of(node, world)
     inner = World(world.rows, len(line.ticks), line, firsts=world.firsts, shards=world.shards)
-    told = denote(node.body, inner)
-    assert isinstance(told, Stream)
-    ordered = sorted(told.elements, key=lambda element: (element[0], value_order(element[1])))
+    answer = denote(node.body, inner)
+    assert isinstance(answer, Stream)
+    ordered = sorted(answer.elements, key=lambda element: (element[0], value_order(element[1])))
     return Stream([(line.ticks[instant - 1], row) for instant, row in ordered])
 
 
@@ -195,8 +195,8 @@ def _(node: AtInstants, world: World) -> Stream:
     course = steps(below, start)
     # Rows that are valid from the beginning have not changed.
     changed = {tau for tau, before, now in course if tau != start and (minus(now, before) or minus(before, now))}
-    told = set(_evaluated(node.input, world)) | (changed if node.tells_changes else set())
-    return Stream([(instant, row) for instant in sorted(told) for row in below.at(instant)])
+    instants = set(_evaluated(node.input, world)) | (changed if node.emits_changes else set())
+    return Stream([(instant, row) for instant in sorted(instants) for row in below.at(instant)])
 
 
 def _evaluated_substreams(node: AtInstants, world: World) -> Iterator[tuple[int, Row]]:

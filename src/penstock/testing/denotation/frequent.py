@@ -10,11 +10,11 @@ from typing import Any
 
 from penstock.algebra import Algebra, Frequent, Measure, RowWindow
 from penstock.algebra.nodes.frequent import blocks_of_rows
-from penstock.testing.aggregates import aggregate
+from penstock.testing.aggregates.definitions import aggregate
 from penstock.testing.denotation.base import Relation, World, denote, relation, values_of
 from penstock.testing.denotation.results import Life, lives
 from penstock.testing.denotation.rowwindow import partitioned
-from penstock.testing.values import Row, key_of, value_order
+from penstock.testing.scalars.values import Row, key_of, value_order
 from penstock.types import END
 
 

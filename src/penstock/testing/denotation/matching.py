@@ -8,7 +8,7 @@ from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression
 from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, values_of
 from penstock.testing.denotation.results import Life, _lives, lives
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from penstock.types import CALENDAR
 
 

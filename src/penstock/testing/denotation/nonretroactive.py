@@ -25,7 +25,7 @@ from penstock.testing.denotation.core import boundaries, validity
 from penstock.testing.denotation.frequency import arrived_lives
 from penstock.testing.denotation.results import Life, _lives
 from penstock.testing.denotation.rowwindow import partitioned
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from penstock.types import BEGIN, END
 
 Element = tuple[int, tuple[int, int], Row]

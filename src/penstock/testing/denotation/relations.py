@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.algebra import Constant, RelationScan, Source
 from penstock.testing.denotation.base import Bag, Relation, World, denote
-from penstock.testing.values import Row, key_of, python_values
+from penstock.testing.scalars.values import Row, key_of, python_values
 from penstock.types import BEGIN
 
 

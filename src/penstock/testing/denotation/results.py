@@ -36,7 +36,7 @@ from penstock.testing.denotation.base import (
 from penstock.testing.denotation.core import boundaries, boundary, same_classes, same_key, validity
 from penstock.testing.denotation.relations import constant_rows
 from penstock.testing.denotation.rowwindow import partitioned
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from penstock.types import BEGIN, END
 
 #: (start, end, row): the row is in R(τ) once for start ≤ τ < end.

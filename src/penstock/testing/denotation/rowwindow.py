@@ -17,12 +17,12 @@ from penstock.algebra import (
     Sample,
     StreamKind,
 )
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.frequent import blocks_of_rows
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.draws import draws, universe
 from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, windowed
 from penstock.testing.denotation.core import boundaries, lasting, validity
-from penstock.testing.values import Row, key_of, value_order
+from penstock.testing.scalars.values import Row, key_of, value_order
 from penstock.types import END
 
 

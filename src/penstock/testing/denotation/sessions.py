@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.algebra import SessionWindow, ValidWindow
 from penstock.testing.approximation.whole_stretches import Fall, OpenStretch, stretches_within, weighed
 from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, relation, windowed
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from penstock.types import END
 
 

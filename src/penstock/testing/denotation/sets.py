@@ -6,7 +6,7 @@ from collections import Counter
 
 from penstock.algebra import Except, Intersect, SortKey, TopK
 from penstock.testing.denotation.base import Bag, Relation, World, denote, minus, relation
-from penstock.testing.values import Row, key_of, order_key
+from penstock.testing.scalars.values import Row, key_of, order_key
 
 
 @denote.register

@@ -15,7 +15,7 @@ from penstock.testing.approximation.whole_stretches import Fall, has_period
 from penstock.testing.denotation.base import Bag, Relation, World, denote, minus, relation, values_of
 from penstock.testing.denotation.nonretroactive import elements
 from penstock.testing.denotation.rowwindow import as_arrived
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from penstock.types import END
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.algebra import Algebra, EndedPeriods, Lasting, Lives, UntilNext
 from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, relation, windowed
 from penstock.testing.denotation.core import boundary
-from penstock.testing.values import Row, key_of
+from penstock.testing.scalars.values import Row, key_of
 from penstock.types import END
 
 

@@ -1,4 +1,4 @@
-"""What is told of the work of a preference, by its definition (`watching/preference_metrics.py`)."""
+"""Figures of the work of a preference, by their definition (`watching/preference_metrics.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from penstock.testing.approximation.sketches import bucket
+from penstock.testing.aggregates.sketches import bucket
 
 #: Relative error of the buckets by which priorities are compared.
 ACCURACY = 0.02

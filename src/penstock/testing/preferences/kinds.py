@@ -34,7 +34,7 @@ from penstock.testing.preferences.simulation import (
     whole_number,
 )
 from penstock.testing.preferences.summaries import NaiveSummary, SeenZone
-from penstock.testing.values import Row, key_of, value_order
+from penstock.testing.scalars.values import Row, key_of, value_order
 from penstock.types import END, Schema
 
 #: An element with its place among those of its input.

@@ -25,7 +25,7 @@ from penstock.testing.denotation.base import Bag, values_of
 from penstock.testing.denotation.results import Life
 from penstock.testing.preferences.figures import NaiveFigures
 from penstock.testing.preferences.summaries import NaiveSummary
-from penstock.testing.values import Row
+from penstock.testing.scalars.values import Row
 from penstock.types import Schema
 
 _LAST = math.inf
@@ -88,9 +88,9 @@ class WaitingEntry:
 
 
 @dataclass
-class TellingResult:
+class EmittedResult:
     """A result that was emitted at `at`, of an entry made at `made`. cap: the least key that was shed since; best: the
-    largest product of a threshold above its key and its weight, None before it counts; told: (instant, best) at each
+    largest product of a threshold above its key and its weight, None before it counts; changes: (instant, best) at each
     change."""
 
     entry: WaitingEntry
@@ -99,7 +99,7 @@ class TellingResult:
     row: Row
     cap: float | None = None
     best: float | None = None
-    told: list[tuple[int, float]] = field(default_factory=list)
+    changes: list[tuple[int, float]] = field(default_factory=list)
 
 
 @dataclass
@@ -133,10 +133,10 @@ class Simulation:
         self.waiting: list[WaitingEntry] = []
         self.emitted: list[Life] = []
         #: With records: what was emitted, and (instant, least key) of what was shed.
-        self.results: list[TellingResult] = []
+        self.results: list[EmittedResult] = []
         self.sheds: list[tuple[int, float]] = []
         self.account = Account()
-        #: Entries, by what has become of them, and what is told of results.
+        #: Entries, by what has become of them, and figures of results.
         self.entry_account = Account()
         self.figures = NaiveFigures()
 
@@ -191,7 +191,7 @@ class Simulation:
                 while self.waiting and credit >= 1:
                     credit -= self._unit(now)
                 if self.preference.records and self.account.done > done:
-                    self._tell(now)
+                    self._meet_threshold(now)
             self._shed(now)
         self._fade_at_multiples(last, self.final)
         self._expire(self.final)
@@ -208,7 +208,7 @@ class Simulation:
         while self.waiting and math.ceil(slot / rate) <= now:
             slot += self._unit(now)
         if self.preference.records and self.account.done > done:
-            self._tell(now)
+            self._meet_threshold(now)
         return slot
 
     def _present_slot(self, slot: Fraction | int, rate: Fraction, now: int) -> Fraction | int:
@@ -323,14 +323,14 @@ class Simulation:
         found = self.row(entry.x, alive)
         if found is not None:
             self.emitted.append((now, found[1], found[0]))
-            self.results.append(TellingResult(entry, now, found[1], found[0]))
+            self.results.append(EmittedResult(entry, now, found[1], found[0]))
             self.figures.delays.append((promising, now - entry.x.ts))
             if len(self.sides) == 2 and alive is not None:
                 self.figures.apart.append(abs(entry.x.ts - alive.ts))
 
     # --- thresholds
 
-    def _tell(self, now: int) -> None:
+    def _meet_threshold(self, now: int) -> None:
         """Count what is below the threshold at the end of the work of an instant."""
         threshold = min((self._key(one, now) for one in self.waiting), default=None)
         for result in self.results:
@@ -346,7 +346,7 @@ class Simulation:
                 met = _LAST if least is None else float(np.float64(least) * weight)
             if result.best is None or met > result.best:
                 result.best = met
-                result.told.append((now, met))
+                result.changes.append((now, met))
 
     def _later_weight(self, entry: WaitingEntry, now: int) -> float:
         """Return the weight of an entry at an instant, whether it waits or not."""
@@ -365,8 +365,8 @@ class Simulation:
         """Return the lives of the results that count, with their inclusion records."""
         found: list[Life] = []
         for result in self.results:
-            ends = [at for at, _ in result.told[1:]] + [result.end]
-            for (at, best), end in zip(result.told, ends, strict=False):
+            ends = [at for at, _ in result.changes[1:]] + [result.end]
+            for (at, best), end in zip(result.changes, ends, strict=False):
                 if at == end:
                     continue
                 pi = -math.expm1(-best / result.entry.cost)

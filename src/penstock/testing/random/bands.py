@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.testing.choices import Choices
 from penstock.testing.random.cells import COMPARED, NUMERIC
-from penstock.testing.random.choices import Choices
 
 Named = tuple[str, str]
 #: Constants by type; the last of INT overflows.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.testing.random.choices import Choices
+from penstock.testing.choices import Choices
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class Flavour:
     probe: int = 0
     """Rows of one instant joined with groups of an aggregate"""
     temporal: int = 0
-    """A query over periods, in place of all others (`testing/periods.py`)"""
+    """A query over periods, in place of all others (`testing/random/periods.py`)"""
 
 
 FLAVOURS = (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.testing.random.choices import Choices
+from penstock.testing.choices import Choices
 from penstock.testing.random.contract import RandomCase, RandomColumn, Table
 
 

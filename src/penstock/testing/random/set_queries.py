@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from penstock.testing.random.choices import Choices
+from penstock.testing.choices import Choices
 
 
 def set_operations(choices: Choices, text: str, select: Callable[[], str]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from penstock.testing.random.choices import Choices
+from penstock.testing.choices import Choices
 
 #: Names of whole-number columns.
 Names = tuple[str, ...]

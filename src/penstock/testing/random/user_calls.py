@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.testing.random.choices import Choices
+from penstock.testing.choices import Choices
 
 _WHOLE = ("INT", "BIGINT")
 _NUMBERS = (*_WHOLE, "DOUBLE", "DECIMAL(6,2)")

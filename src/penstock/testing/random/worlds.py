@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.testing.periods import temporal_case
+from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.random.aggregate_lookups import Probing
 from penstock.testing.random.aggregates import (
     approximate_aggregate,
@@ -24,9 +24,9 @@ from penstock.testing.random.aggregates import (
 )
 from penstock.testing.random.bands import range_condition
 from penstock.testing.random.cells import COMPARED, ROUGH, VALUES
-from penstock.testing.random.choices import Choices, seeded_choices
 from penstock.testing.random.contract import RandomCase, RandomColumn, Table
 from penstock.testing.random.flavours import FLAVOURS, Flavour
+from penstock.testing.random.periods import temporal_case
 from penstock.testing.random.relations import Relations
 from penstock.testing.random.semi_and_outer_joins import Matching
 from penstock.testing.random.set_queries import first_rows, set_operations
@@ -253,7 +253,7 @@ class _Maker(Relations):
         return f"WSTREAM({text}){self.window(columns) or ' [RANGE UNBOUNDED]'}", columns, False
 
     def select(
-        self, wanted: tuple[RandomColumn, ...] | None, rough: bool, depth: int
+        self, like: tuple[RandomColumn, ...] | None, rough: bool, depth: int
     ) -> tuple[str, tuple[RandomColumn, ...]]:
         internal = self.choices.chance(self.flavour.internal)
         source = self.internal_source if internal else lambda: self.source(depth)
@@ -288,11 +288,11 @@ class _Maker(Relations):
         if self.choices.chance(self.flavour.subquery):
             where.append(Matching(self).condition(scope, depth))
         tail = f" WHERE {' AND '.join(where)}" if where else ""
-        if wanted is None and self.choices.chance(self.flavour.group):
+        if like is None and self.choices.chance(self.flavour.group):
             items, columns, group = self.grouped(scope, rough)
             tail += group
         else:
-            items, columns = self.items(scope, wanted)
+            items, columns = self.items(scope, like)
         unique = self.choices.chance(self.flavour.distinct) and not any(c.type == ROUGH for c in columns)
         unique = unique and not self.internal  # results of INTERNAL windows cannot be under DISTINCT
         return f"SELECT {'DISTINCT ' if unique else ''}{', '.join(items)} FROM {from_text}{tail}", columns
@@ -399,15 +399,15 @@ class _Maker(Relations):
         return f"{one.name} BETWEEN {other.name} - 1 AND {other.name} + {self.choices.integer(0, 2)}"
 
     def items(
-        self, scope: tuple[RandomColumn, ...], wanted: tuple[RandomColumn, ...] | None
+        self, scope: tuple[RandomColumn, ...], like: tuple[RandomColumn, ...] | None
     ) -> tuple[list[str], tuple[RandomColumn, ...]]:
-        if wanted is None:
+        if like is None:
             count = self.choices.integer(1, 3)
             chosen = [self.expression(scope) for _ in range(count)]
             if self.choices.chance(self.flavour.subquery // 3):
                 chosen.append(Matching(self).value(scope))
         else:
-            chosen = [self.of_type(scope, column.type) for column in wanted]
+            chosen = [self.of_type(scope, column.type) for column in like]
         columns = tuple(RandomColumn(f"c{i}", type_) for i, (_, type_) in enumerate(chosen))
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns
 

@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, cast
 
-from penstock.algebra.nodes.computed_once import compute_once
-from penstock.algebra.optimizer.statistics import HORIZON, Statistics
+from penstock.algebra.nodes.base.computed_once import compute_once
 from penstock.algebra.properties.boundedness import Boundedness, Grade, together
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
+from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression, remap
@@ -357,7 +357,7 @@ def operators(root: Algebra) -> Iterator[Algebra]:
 
 def has_operator(root: Algebra, *kinds: type[Algebra]) -> bool:
     """Return whether a plan has an operator of one of the classes `kinds`. Each operator keeps the classes of those
-    below it: a view upon a thousand views is asked for every one of them, and need not look through all of it.
+    below it: this is called for each of a thousand views upon each other, and must not walk the whole plan each time.
     """
     return any(issubclass(kind, kinds) for kind in _kinds_of(root))
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from penstock.algebra.nodes.base.algebra import Algebra, ColumnPruning, Delay, Evaluation, Pruned
 from penstock.algebra.nodes.base.arrival_time import ArrivalTime
 from penstock.algebra.nodes.base.families import Unary
-from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
+from penstock.algebra.properties.statistics import seconds
 from penstock.algebra.properties.update_pattern import Pattern
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.frequency import Frequency
 from penstock.algebra.nodes.rowwise import Project
 from penstock.algebra.optimizer.rules.support import is_volatile
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.nodes import Column
 
 

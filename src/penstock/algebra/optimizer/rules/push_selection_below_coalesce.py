@@ -18,7 +18,7 @@ def push_selection_below_coalesce(node: Algebra) -> Algebra:
     Unsound for:
     - a p on the period: of [1, 3) and [3, 9), LENGTH(VALID) >= 7 drops both, and holds of [1, 9);
     - coalescing under a budget: what p drops counts in it, and pushes out others;
-    - volatile p, and a p that tells equal values apart: -0.0 and 0.0 are one value, and differ as text.
+    - volatile p, and a p that distinguishes equal values: -0.0 and 0.0 are one value, and differ as text.
     """
     if not (isinstance(node, Select) and isinstance(node.input, Coalesce)) or node.input.budget is not None:
         return node

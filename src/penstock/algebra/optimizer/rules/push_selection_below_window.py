@@ -22,7 +22,7 @@ def push_selection_below_window(root: Algebra) -> Algebra:
     whole.
     Unsound for:
     - ROWS windows otherwise: the last 3 elements that satisfy p are not those of the last 3 that satisfy p. Nor for a p
-      that tells members of a partition apart: -0.0 and 0.0 are one partition, and differ as text;
+      that distinguishes members of a partition: -0.0 and 0.0 are one partition, and differ as text;
     - SESSION windows otherwise: an element that p drops may be what joins two that it keeps. Nor under a budget, in
       which what p drops counts;
     - an RSTREAM above that is evaluated at arrivals (no common SLIDE): S [RANGE 10] WHERE p emits all of R also when

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.frequency import Arrivals, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
 from penstock.algebra.nodes.results import IndividualResults
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.windows import unbounded
-from penstock.algebra.properties.arrival_order import in_arrival_order
 
 
 def read_sequence_as_stream(node: Algebra) -> Algebra:
@@ -19,7 +19,7 @@ def read_sequence_as_stream(node: Algebra) -> Algebra:
 
     Law: every element is an instant, comes into W at it, and gives one result there or none; `IndividualResults`
     ignores its expiration. So the answers are those elements in the order of their arrival, which a view that selects
-    and projects a stream has too (`algebra/properties/arrival_order.py`). No instants need be counted, and the query
+    and projects a stream has too (`algebra/nodes/base/arrival_order.py`). No instants need be counted, and the query
     leaves its one shard. Unsound for:
     - a window that jumps: F-th elements speak for all others;
     - a projection of a stream without an order of arrival, whose elements of one instant come in the order of their

@@ -1,1 +1,1 @@
-"""The FROM clause: sources, windows, joins, frequencies."""
+"""The FROM clause: sources, windows, joins, frequencies, and the valid time of sources."""

@@ -18,19 +18,20 @@ def bind_query_name(query: Query, name: Name, context: Context) -> Algebra:
         message = f"{query.name} is a query, and continuous queries read streams, relations and views"
         hint = f"CREATE VIEW with its definition, and read that; a one-time SELECT can read {query.name}"
         context.fail("P0201", message, name.span, hint)
-    return query.root if context.query_names is QueryNames.DEFINITION else _answer(query)
+    if context.query_names is QueryNames.DEFINITION:
+        return query.root
+    # What follows the columns of the query is not read by name.
+    read = tuple(range(len(query.selected_columns)))
+    return (StreamScan if query.root.is_stream else RelationScan)(answer_source(query), read)
 
 
-def _answer(query: Query) -> Algebra:
-    """Return a scan of the answer: of a stream with its timestamps as the first column, of a relation with its items
-    alone. The last column of a relation is the timestamp of its rows, which is not read by name."""
+def answer_source(query: Query) -> Source:
+    """Return the declaration of the answer: of a stream with its timestamps as the first column, of a relation with
+    those of its rows as the last one."""
     columns = tuple(Field(name, type_) for name, type_ in query.selected_columns)
     domain = query.root.domain
-    read = tuple(range(len(columns)))
     if query.root.is_stream:
-        source = Source(query.name, True, Schema(columns), ANSWERS, timestamp=0, domain=domain)
-        return StreamScan(source, read)
+        return Source(query.name, True, Schema(columns), ANSWERS, timestamp=0, domain=domain)
     stamp = () if domain is None else (Field("ts of the answer", domain.type()),)
     timestamp = None if domain is None else len(columns)
-    source = Source(query.name, False, Schema((*columns, *stamp)), ANSWERS, timestamp=timestamp, domain=domain)
-    return RelationScan(source, read)
+    return Source(query.name, False, Schema((*columns, *stamp)), ANSWERS, timestamp=timestamp, domain=domain)

@@ -1,4 +1,4 @@
-"""The name of a control relation, `penstock.name`: what a server says of itself, read by one-time SELECTs."""
+"""The name of a control relation, `penstock.name`, which one-time SELECTs read."""
 
 from __future__ import annotations
 

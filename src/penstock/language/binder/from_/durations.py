@@ -1,4 +1,4 @@
-"""Lengths as written, in ticks of a stream's domain or in rows (docs/language.md)."""
+"""Lengths as written, in ticks of a stream's domain or in rows (docs/language/time.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FREQUENCY, and queries in the sequence model (docs/language.md; their meaning is in `algebra/nodes/frequency.py`)."""
+"""FREQUENCY, and queries in the sequence model (docs/language/frequency.md).
+
+Their meaning is in `algebra/nodes/frequency.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.algebra import Algebra, Frequency, FrequencyWindow, Project
+from penstock.algebra.analysis.period_operators import period_operator
 from penstock.algebra.nodes.frequency import answers, holds_internal, in_sequence, not_on_the_line, on_the_line
 from penstock.algebra.nodes.sequence_model import sequenced
-from penstock.algebra.properties.period_operators import period_operator
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import count, ticks

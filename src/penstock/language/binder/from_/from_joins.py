@@ -12,14 +12,14 @@ from penstock.algebra.nodes.base import common_domain
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import Expression, conjunction, conjuncts, remap
 from penstock.language.binder.context import BindingFailed, Context
-from penstock.language.binder.from_.inputs import FromInput, Inputs
-from penstock.language.binder.from_.joins import build_joins, columns, outer_join, semi_join
 from penstock.language.binder.from_.lateral import come_nearer, joined_beside, rows_beside
+from penstock.language.binder.inputs.inputs import FromInput, Inputs
+from penstock.language.binder.inputs.joins import build_joins, columns, outer_join, semi_join
+from penstock.language.binder.placeholders import attached_in
+from penstock.language.binder.rows import Inner
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Role, Scope
-from penstock.language.binder.select.rows import Inner
 from penstock.language.binder.subqueries.on_subqueries import joined_by_pairs, picked_pairs
-from penstock.language.binder.subqueries.placeholders import attached_in
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.queries import JoinedSource, JoinKind, Name
 from penstock.language.text import TextSpan

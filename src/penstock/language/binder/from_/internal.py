@@ -11,7 +11,7 @@ from penstock.algebra.nodes.base import has_lives, has_operator, operators
 from penstock.algebra.nodes.internal import reaches_internal, what_forbids_internal
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.language.binder.context import Context
-from penstock.language.binder.from_.inputs import Inputs
+from penstock.language.binder.inputs.inputs import Inputs
 from penstock.language.text import TextSpan
 
 _HINT = "define the SELECT with the INTERNAL window as a view: it is a stream, which can have a window of its own"

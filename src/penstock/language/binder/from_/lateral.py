@@ -1,4 +1,4 @@
-"""A query in FROM that reads the sources before it: joined with them row by row (LATERAL, docs/language.md).
+"""A query in FROM that reads the sources before it: joined with them row by row (LATERAL, docs/language/subqueries.md).
 
 It is a subquery of the rows on the left of its join, and is joined back to each of these rows. Until then, columns of
 the left side are `OuterColumn`s of depth 1, and those of the enclosing queries are one level deeper.
@@ -15,13 +15,13 @@ import pyarrow as pa
 from penstock.algebra import Algebra
 from penstock.expressions.nodes import Expression, OuterColumn
 from penstock.language.binder.context import Context
-from penstock.language.binder.from_.inputs import Inputs
 from penstock.language.binder.from_.internal import refuse_internal
-from penstock.language.binder.from_.joins import build_joins
+from penstock.language.binder.inputs.inputs import Inputs
+from penstock.language.binder.inputs.joins import build_joins
+from penstock.language.binder.placeholders import nearer, outer_columns
+from penstock.language.binder.rows import Inner, whole
 from penstock.language.binder.scope import Entry
-from penstock.language.binder.select.rows import Inner, whole
 from penstock.language.binder.subqueries.on_subqueries import made_of_pairs, picked_pairs
-from penstock.language.binder.subqueries.placeholders import nearer, outer_columns
 from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubqueries, Subquery
 from penstock.language.queries import JoinedSource, JoinKind, QueryTree
 from penstock.tree import Node, transform_up

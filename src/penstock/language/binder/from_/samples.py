@@ -1,4 +1,4 @@
-"""SAMPLE of a source in FROM (docs/language.md)."""
+"""SAMPLE of a source in FROM (docs/language/windows.md)."""
 
 from __future__ import annotations
 

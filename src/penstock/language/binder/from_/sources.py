@@ -1,7 +1,7 @@
 """FROM: declared sources, views, nested queries and joins, each with the window that makes it a relation.
 
 Inner joins of any number of inputs are kept flat during binding (`from_joins.py`), with their conditions over the
-columns of all of them; `joins.py` then builds the binary joins.
+columns of all of them; `inputs/joins.py` then builds the binary joins.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from penstock.language.binder.from_.answers import bind_query_name
 from penstock.language.binder.from_.control_names import bind_control_name
 from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
-from penstock.language.binder.from_.inputs import FromInput, Inputs
+from penstock.language.binder.from_.gaps import gaps_between
 from penstock.language.binder.from_.lateral import reads_beside
+from penstock.language.binder.from_.period_windows import windowed_by_period
+from penstock.language.binder.from_.periods import PeriodSource, Timed, bound_entries, read_periods
 from penstock.language.binder.from_.samples import bind_rows, bind_sample, refuse_rows
-from penstock.language.binder.from_.valid_time.gaps import gaps_between
-from penstock.language.binder.from_.valid_time.period_windows import windowed_by_period
-from penstock.language.binder.from_.valid_time.periods import PeriodSource, Timed, bound_entries, read_periods
-from penstock.language.binder.from_.valid_time.until_next import lasting
+from penstock.language.binder.from_.until_next import lasting
 from penstock.language.binder.from_.windows import bind_window
+from penstock.language.binder.inputs.inputs import FromInput, Inputs
+from penstock.language.binder.rows import Inner
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scalars.lengths import ComparedLength, least_ticks
 from penstock.language.binder.scope import Entry, Role, Scope, lost
-from penstock.language.binder.select.rows import Inner
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.catalog import View
 from penstock.language.queries import (
@@ -63,7 +63,7 @@ NestedBinder = Callable[[QueryTree, Levels, bool], tuple[Inner, tuple[str, ...]]
 @dataclass(frozen=True)
 class SourceBinder:
     """Binds FROM clauses. views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`;
-    closed: aliases in lower case of which WHERE wants the closed periods alone; lasting: by alias in lower case, how
+    closed: aliases in lower case of which WHERE takes the closed periods alone; lasting: by alias in lower case, how
     long periods have to last by WHERE; window: of streams that have none.
     """
 
@@ -256,7 +256,7 @@ class SourceBinder:
     def _long_enough(
         self, source: PeriodSource, timed: Timed, node: Algebra, entries: tuple[Entry, ...], qualifier: str | None
     ) -> tuple[Algebra, tuple[Entry, ...]]:
-        """Return a relation with its columns, of open periods only those that have lasted as WHERE asks for."""
+        """Return a relation with its columns, of open periods only those that have lasted as long as WHERE requires."""
         bounds = self.lasting.get((qualifier or "").lower(), ())
         if not timed.bound.open or not bounds:
             return node, entries
@@ -330,8 +330,8 @@ class SourceBinder:
 
 
 def as_stream(node: Algebra, span: TextSpan, context: Context) -> Algebra:
-    """Return a query's default answer (docs/language.md): the ISTREAM of a relation that never loses a tuple, else
-    `node` unchanged; in the sequence model its answer stream.
+    """Return a query's default answer (docs/language/queries.md): the ISTREAM of a relation that never loses a
+    tuple, else `node` unchanged; in the sequence model its answer stream.
     """
     node = answer_stream(node, span, context)
     timed = not node.is_stream and node.domain is not None

@@ -1,4 +1,4 @@
-"""A window as written to the algebra's window: lengths become ticks of the stream's domain (docs/language.md).
+"""A window as written to the algebra's window: lengths become ticks of the stream's domain (docs/language/windows.md).
 
 PARTITION BY and WHERE see only the columns of their stream. WHERE selects before the window, so rows that it drops
 never enter the window.

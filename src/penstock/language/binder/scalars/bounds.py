@@ -1,7 +1,7 @@
 """LOWER_BOUND, UPPER_BOUND and ERROR_BOUND: what the exact value of an approximate call is between.
 
-A rule says how the calls of one kind are bounded: it is given the call as it was parsed and the constants behind
-it, and returns the two bounds, or None where the call is not of its kind. The rules are tried in order.
+A rule bounds the calls of one kind: it takes the call as it was parsed and the constants behind it, and
+returns the two bounds, or None where the call is not of its kind. The rules are tried in order.
 """
 
 from __future__ import annotations

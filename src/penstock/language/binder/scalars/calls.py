@@ -15,6 +15,7 @@ from penstock.expressions.functions import build_aggregate, build_call, build_ca
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import BindingFailed
+from penstock.language.binder.placeholders import reads_outer
 from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.approximations import approximated
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder
@@ -24,7 +25,6 @@ from penstock.language.binder.scalars.frequent_bounds import MISSED_BOUND, misse
 from penstock.language.binder.scalars.intervals import interval
 from penstock.language.binder.scalars.summary_estimates import summary_estimate
 from penstock.language.binder.scope import Role, Scope
-from penstock.language.binder.subqueries.placeholders import reads_outer
 from penstock.language.catalog import Catalog
 from penstock.language.dialect import span_of
 from penstock.language.elsewhere import FUNCTIONS

@@ -314,7 +314,7 @@ def _warn_of_comparison(binder: ScalarBinder, node: exp.Expr, bound: Expression)
 
 
 def _joins(side: exp.Expr, other: exp.Expr) -> bool:
-    """Return whether the sides of a comparison are columns of two relations, as far as the text says so."""
+    """Return whether the sides of a comparison are columns of two relations, as far as the text shows."""
     if not (isinstance(side, exp.Column) and isinstance(other, exp.Column)):
         return False
     return bool(side.table and other.table) and side.table.lower() != other.table.lower()

@@ -85,7 +85,7 @@ def _finishes(p: TicksPeriod, q: TicksPeriod) -> Expression:
     return and_(compare("EQ", p.end, q.end), compare("LT", q.begin, p.begin))
 
 
-#: predicate -> what it says of two periods.
+#: predicate -> the condition that it stands for, of two periods.
 PREDICATES: Mapping[str, OfTwo] = {
     "OVERLAPS": overlaps,
     "CONTAINS": _contains,

@@ -57,6 +57,6 @@ def summary_estimate(binder: ScalarBinder, node: exp.Expr) -> Expression:
             context.fail("P0350", "an estimate takes columns of a stream", span_of(node), hint)
         columns.append(argument)
     name = name_of(identifier)
-    asked = None if name.key == "summary" and not name.quoted else name
-    definition, ordered = binder.summaries.find(asked, columns, span_of(node), context)
+    summary = None if name.key == "summary" and not name.quoted else name
+    definition, ordered = binder.summaries.find(summary, columns, span_of(node), context)
     return SummaryEstimate(_TYPES[quantity], quantity, definition.name, ordered)

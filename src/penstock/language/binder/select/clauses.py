@@ -13,11 +13,11 @@ from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Column, Expression, conjunction, conjuncts
 from penstock.expressions.user import UserAggregateCall
 from penstock.language.binder.context import BindingFailed
+from penstock.language.binder.placeholders import attached_in, reads_outer
+from penstock.language.binder.rows import Inner, key_of_correlation, without_rows
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.select.frequent import FrequentTerms
 from penstock.language.binder.select.grouping import Grouping
-from penstock.language.binder.select.rows import Inner, key_of_correlation, without_rows
-from penstock.language.binder.subqueries.placeholders import attached_in, reads_outer
 from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubqueries
 from penstock.language.queries import SelectQuery
 from penstock.language.text import TextSpan

@@ -1,7 +1,8 @@
-"""ORDER BY ... LIMIT: sort keys over the select list or the columns of FROM, and the first rows (docs/language.md).
+"""ORDER BY ... LIMIT: sort keys over the select list or the columns of FROM, and the first rows.
 
-Names refer to output columns first, then to columns of the FROM clause, as in Spark; a number is a position. A key that
-is no output column is computed in a column of its own, which the last projection drops.
+How it is written is in docs/language/queries.md. Names refer to output columns first, then to columns of the FROM
+clause, as in Spark; a number is a position. A key that is no output column is computed in a column of its own, which
+the last projection drops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GROUP BY .. FREQUENT: its terms, and what the select list may hold (docs/language.md)."""
+"""GROUP BY .. FREQUENT: its terms, and what the select list may hold (docs/language/aggregates.md)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.expressions.aggregates import count_rows
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
 from penstock.language.binder.context import Context
+from penstock.language.binder.placeholders import attached_in, reads_outer
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scalars.frequent_bounds import MISSED_BOUND, UPPER_OF_ITEM
-from penstock.language.binder.subqueries.placeholders import attached_in, reads_outer
 from penstock.language.dialect import span_of
 from penstock.language.queries import FrequentClause
 from penstock.language.text import TextSpan

@@ -10,10 +10,10 @@ from penstock.algebra.nodes.panes import check_panes
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
+from penstock.language.binder.placeholders import attached_in
 from penstock.language.binder.scalars.estimates import is_estimate, with_records
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.select.frequent import FrequentTerms
-from penstock.language.binder.subqueries.placeholders import attached_in
 from penstock.language.text import TextSpan
 from penstock.types import Field
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from penstock.algebra import Algebra, SummaryDefinition
 from penstock.expressions.nodes import Call, Column, Expression, SummaryEstimate, columns_of, remap
-from penstock.language.binder.from_.inputs import FromInput
+from penstock.language.binder.inputs.inputs import FromInput
 from penstock.language.text import TextSpan
 from penstock.tree import walk
 

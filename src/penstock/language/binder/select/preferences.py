@@ -1,4 +1,4 @@
-"""WITH PREFERENCE to the operators of `algebra/nodes/preferences.py` (docs/language.md).
+"""WITH PREFERENCE to the operators of `algebra/nodes/preferences.py` (docs/language/queries.md).
 
 A query whose budget is unlimited is the query without the clause; its clause is checked all the same.
 """
@@ -28,16 +28,16 @@ from penstock.algebra import (
     is_static,
 )
 from penstock.algebra.nodes.base import common_domain, has_operator, operators
-from penstock.algebra.properties.arrival_order import in_arrival_order
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import DOUBLE, cast_to, is_numeric
 from penstock.expressions.nodes import Expression, SummaryEstimate, conjunction
 from penstock.expressions.user import volatile
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
-from penstock.language.binder.from_.inputs import Inputs
-from penstock.language.binder.from_.joins import build_joins
 from penstock.language.binder.from_.sources import leaves
+from penstock.language.binder.inputs.inputs import Inputs
+from penstock.language.binder.inputs.joins import build_joins
 from penstock.language.binder.scalars.estimates import ESTIMATE
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope

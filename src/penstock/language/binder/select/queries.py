@@ -19,11 +19,13 @@ from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.frequency import answer_stream, checked, in_order, items_of_partition, picked
-from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.internal import collected, refuse_internal, refuse_partners
-from penstock.language.binder.from_.joins import build_joins
 from penstock.language.binder.from_.sources import SourceBinder, as_stream
 from penstock.language.binder.from_.windows import check_window
+from penstock.language.binder.inputs.inputs import FromInput, Inputs
+from penstock.language.binder.inputs.joins import build_joins
+from penstock.language.binder.placeholders import attached_in, outer_columns, reads_outer
+from penstock.language.binder.rows import Inner, whole
 from penstock.language.binder.scalars import lengths, periods
 from penstock.language.binder.scalars.binder import name_of
 from penstock.language.binder.scalars.calls import called_aggregate
@@ -43,11 +45,9 @@ from penstock.language.binder.select.first_rows import (
 )
 from penstock.language.binder.select.frequent import frequent_terms
 from penstock.language.binder.select.preferences import check_tree, preferred, refuse_misplaced
-from penstock.language.binder.select.rows import Inner, whole
 from penstock.language.binder.select.set_operations import bind_set
 from penstock.language.binder.select.streams import to_stream
 from penstock.language.binder.select.values import bind_values
-from penstock.language.binder.subqueries.placeholders import attached_in, outer_columns, reads_outer
 from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubqueries
 from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of

@@ -1,4 +1,4 @@
-"""UNION, EXCEPT and INTERSECT: members with columns of common types (docs/language.md)."""
+"""UNION, EXCEPT and INTERSECT: members with columns of common types (docs/language/queries.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relation-to-stream operators: ISTREAM, DSTREAM, RSTREAM, with RESTORE, and WSTREAM (docs/language.md)."""
+"""Relation-to-stream operators: ISTREAM, DSTREAM, RSTREAM, with RESTORE, and WSTREAM (docs/language/queries.md)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.algebra import (
     Restored,
     StreamKind,
 )
+from penstock.algebra.analysis.period_operators import period_operator
 from penstock.algebra.nodes.base import has_lives
 from penstock.algebra.nodes.frequency import each_result, in_sequence, on_the_line
 from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import not_to_be_kept, without_slide
-from penstock.algebra.properties.period_operators import period_operator
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.frequency import checked, in_order
 from penstock.language.binder.from_.windows import bind_window

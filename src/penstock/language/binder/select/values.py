@@ -1,4 +1,4 @@
-"""VALUES: rows of constants, which hold from the beginning of time (docs/language.md)."""
+"""VALUES: rows of constants, which hold from the beginning of time (docs/language/queries.md)."""
 
 from __future__ import annotations
 

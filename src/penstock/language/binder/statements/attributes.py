@@ -9,8 +9,8 @@ from penstock.amounts import SHEDDING_POLICIES, budget_text, cores_text, share_o
 from penstock.connectors.options import ANY_TEXT, DURATION, SIZE, Option, OptionTable, ValueType, one_of, refusal, whole
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.clauses import WrittenOption
 from penstock.language.plans.choices import NO_CHOICES, normal_choices
-from penstock.language.statements import WrittenOption
 from penstock.types import Interval
 
 #: The value of a source's attribute that takes it away.

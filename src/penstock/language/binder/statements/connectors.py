@@ -9,8 +9,27 @@ from penstock.connectors.sinks import SINKS, sink_options
 from penstock.connectors.sources import implied_format, source_names, source_options
 from penstock.errors import nearest
 from penstock.language.binder.context import BindingFailed, Context
-from penstock.language.statements import Connector
+from penstock.language.clauses import Connector
 from penstock.redaction import is_secret
+
+_SEPARATED = "did you mean delimiter?"
+_UTF_8 = "texts are read as UTF-8: iconv -f LATIN1 -t UTF-8 converts a file"
+_TIMES = "a TIMESTAMP is written as 2024-03-01 09:00:00; one in another form is declared STRING"
+_OFFSETS = "a checkpoint has the offsets of a run: there is no group of consumers"
+#: Options of pandas, Spark and Flink, and an option without which a connector does not mean them -> what to write.
+_OF_OTHERS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("sep", "separator", "field_delimiter", "csv.field-delimiter"), ("delimiter", _SEPARATED)),
+    **dict.fromkeys(("encoding", "charset"), ("delimiter", _UTF_8)),
+    **dict.fromkeys(("timestamp_format", "timestampformat", "date_format", "dateformat"), ("header", _TIMES)),
+    **dict.fromkeys(("multiline", "multi_line"), ("header", "an object is a line: jq -c . file.json > lines.json")),
+    **dict.fromkeys(("group_id", "group.id", "properties.group.id"), ("starting", _OFFSETS)),
+}
+
+
+def _of_others(key: str, table: OptionTable) -> str | None:
+    """Return the hint for an option of another system that a connector has in other words, or does not need."""
+    beside, hint = _OF_OTHERS.get(key, ("", None))
+    return hint if beside in table.names else None
 
 
 def bind_connector(connector: Connector, is_source: bool, context: Context) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -29,7 +48,7 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
         option, client = table.get(key), table.is_client_setting(key)
         if option is None and not client:
             message = f"{name} has no option {written.key.text}"
-            hint = nearest(key, table.names) or f"{name} () has no options"
+            hint = _of_others(key, table) or nearest(key, table.names) or f"{name} () has no options"
         elif key in options:
             message = f"option {key} occurs twice"
         elif client and is_secret(key):

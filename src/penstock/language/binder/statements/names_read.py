@@ -15,7 +15,7 @@ from penstock.language.text import LEAVES, fields_compared
 
 def read_by(tree: QueryTree) -> frozenset[str]:
     """Return the names of sources anywhere in a query, in lower case."""
-    return frozenset(name.key for name in _names_read(tree))
+    return frozenset(source.name.key for source in sources_in(tree))
 
 
 def names_read(tree: QueryTree, root: Algebra) -> frozenset[str]:
@@ -23,16 +23,17 @@ def names_read(tree: QueryTree, root: Algebra) -> frozenset[str]:
     return read_by(tree) | {summary.name.lower() for summary in summaries_read(root)}
 
 
-def _names_read(tree: QueryTree) -> Iterator[Name]:
-    """Yield the names of sources, without those of local views where these hide declared ones."""
+def sources_in(tree: QueryTree) -> Iterator[NamedSource]:
+    """Yield the sources that a query names, without local views where these hide declared ones; those of a plan have no
+    place."""
     todo: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
     while todo:
         part, hidden = todo.pop()
         if isinstance(part, PlanQuery):
-            yield from (Name(name) for name in sources_named(part.text))
+            yield from (NamedSource(Name(name)) for name in sources_named(part.text))
         elif isinstance(part, NamedSource):
             if part.name.key not in hidden:
-                yield part.name
+                yield part
         elif isinstance(part, WithQuery):
             for view in part.views:
                 todo.append((view.query, hidden))

@@ -1,7 +1,8 @@
 """Load shedding of a query, `WITH (memory .., shed ..)` and `SET shed_...`: budgets go below coalescing [tls III].
 
-A selection on the value alone commutes with coalescing and goes below the budget, which then counts what passes it. A
-conjunct LENGTH >= constant is told to the policy. Both are looked for in the selection that stands on the coalescing.
+A selection on the value alone commutes with coalescing and goes below the budget, which then counts what passes it. The
+constant of a conjunct LENGTH >= constant becomes the least length of the policy. Both are found in the selection above
+the coalescing.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _EXACT = ("value",)
 
 @dataclass(frozen=True)
 class SheddingOptions:
-    """What a query says of shedding, its own attributes before the settings."""
+    """The options of a query for shedding, its own attributes before the settings."""
 
     memory: str
     cpu: str
@@ -222,15 +223,15 @@ def _refusal(node: Coalesce, name: str) -> PenstockError | None:
     return None
 
 
-def _tells_once(node: Coalesce) -> bool:
-    """Return whether stretches are told once, when they are closed, and only what goes on is known of them."""
+def _emits_once(node: Coalesce) -> bool:
+    """Return whether each stretch is emitted once, when it is closed, and only open stretches are stored."""
     return node.closed is not None and node.in_order and not is_static(node)
 
 
 def _drops_whole(node: Coalesce, options: SheddingOptions) -> bool:
-    """Return whether entries are whole stretches: those that are told once, and runs of granules, but for a budget that
+    """Return whether entries are whole stretches: those that are emitted once, and runs of granules unless the budget
     counts tuples."""
-    return _tells_once(node) or (options.compact and node.granule_window is not None and not is_static(node))
+    return _emits_once(node) or (options.compact and node.granule_window is not None and not is_static(node))
 
 
 def _below_whole(select: Select, node: Coalesce | SessionWindow) -> Algebra:
@@ -273,7 +274,8 @@ def _below_selection(select: Select, coalesce: Coalesce, shed: Shed) -> Algebra:
 
 
 def least_length(part: Expression, width: int) -> int | None:
-    """Return n where `part` says that the period, columns `width` and `width + 1`, has n ticks or more, END at most."""
+    """Return n where `part` requires that the period, columns `width` and `width + 1`, has n ticks or more, END at
+    most."""
     if not isinstance(part, Call) or part.function not in FLIPPED:
         return None
     name, (left, right) = part.function, part.arguments
@@ -322,7 +324,7 @@ def _constant(expression: Expression) -> int | None:
 
 def _only_misses(root: Algebra) -> bool:
     """Return whether a query over fewer tuples can only miss rows: what is true of a part of a period is true of the
-    whole one, for all that it says of periods [tls III]."""
+    whole one, for all its conditions on periods [tls III]."""
     node = root
     while isinstance(node, Project | Select):
         if isinstance(node, Select):

@@ -49,8 +49,8 @@ from penstock.expressions.nodes import (
     remap,
 )
 from penstock.expressions.user import UserAggregateCall
-from penstock.language.binder.from_.joins import columns, join_two, outer_join, semi_join
-from penstock.language.binder.subqueries.placeholders import nearer, outer_columns
+from penstock.language.binder.inputs.joins import columns, join_two, outer_join, semi_join
+from penstock.language.binder.placeholders import nearer, outer_columns
 from penstock.tree import Node, transform_up
 from penstock.types import Field
 

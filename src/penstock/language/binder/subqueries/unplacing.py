@@ -36,11 +36,8 @@ from penstock.expressions.nodes import (
     remap,
 )
 from penstock.language.binder.context import BindingFailed, Context
-from penstock.language.binder.from_.joins import columns, join_two, outer_join, semi_join
-from penstock.language.binder.scope import Entry
-from penstock.language.binder.select.rows import Inner
-from penstock.language.binder.subqueries import row_membership
-from penstock.language.binder.subqueries.placeholders import (
+from penstock.language.binder.inputs.joins import columns, join_two, outer_join, semi_join
+from penstock.language.binder.placeholders import (
     OPERAND,
     SubqueryValue,
     attached_in,
@@ -50,6 +47,9 @@ from penstock.language.binder.subqueries.placeholders import (
     reads_outer,
     replace_attached,
 )
+from penstock.language.binder.rows import Inner
+from penstock.language.binder.scope import Entry
+from penstock.language.binder.subqueries import row_membership
 from penstock.language.binder.subqueries.unnesting import Unnesting
 from penstock.language.printer import print_query
 from penstock.language.queries import EmbeddedQuery, QueryTree

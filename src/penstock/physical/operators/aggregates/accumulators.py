@@ -1,7 +1,7 @@
 """Accumulators ("lanes"): the additive numbers that aggregates are computed from, so that panes and expirations are
 sums.
 
-An `AggregateLayout` (`planning/aggregate_layout.py`) says which lanes the aggregates of one GROUP BY need; what the
+An `AggregateLayout` (`plan/state/aggregate_layout.py`) says which lanes the aggregates of one GROUP BY need; what the
 lanes of one accumulator are is written in its file in `expressions/aggregates/accumulators/`. Integer lane 0 is the
 multiplicity of rows. What is not additive travels as value columns beside the lanes. The lanes of a DISTINCT argument,
 which move when a value comes or goes, are made of its values where that is known.
@@ -31,7 +31,7 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import extreme_by_code, greatest_by_code
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.aggregates.cells.cell_rows import encoded_rows
-from penstock.physical.planning.aggregate_layout import AggregateLayout, Argument
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout, Argument
 
 #: Rows sampled to decide whether pre-aggregation pays: those whose fingerprint has these bits 0.
 _SAMPLED = 1 << 14

@@ -26,14 +26,14 @@ from penstock.physical.operators.aggregates.accumulators import (
     without_cells,
 )
 from penstock.physical.operators.aggregates.cells.pane_blocks import with_blocks
-from penstock.physical.operators.aggregates.events import GroupEvents, join, sweep, sweep_integers
-from penstock.physical.operators.aggregates.finalize import finish
-from penstock.physical.operators.aggregates.group_rows import GroupHistory, changed_rows
-from penstock.physical.operators.aggregates.values import GroupValues
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.aggregates.groups.events import GroupEvents, join, sweep, sweep_integers
+from penstock.physical.operators.aggregates.groups.finalize import finish
+from penstock.physical.operators.aggregates.groups.group_rows import GroupHistory, changed_rows
+from penstock.physical.operators.aggregates.groups.values import GroupValues
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.aggregates import AggregateSpec
-from penstock.physical.plan.joins import AggregateLookupSpec
+from penstock.physical.plan.joins.specs import AggregateLookupSpec
 from penstock.physical.plan.panes import IncrementalSlideSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue
@@ -79,7 +79,7 @@ class Aggregation(Operator):
         return []
 
     def portion(self, moment: Moment, rows: int) -> int:
-        """See the contract. Each row that arrives or expires changes a group, whose row is taken back and emitted."""
+        """See the contract. Each row that arrives or expires changes a group, whose row is retracted and emitted."""
         heartbeat = moment.heartbeat
         changes = np.concatenate([np.empty(0, np.int64), *self._times_of_changes(heartbeat)])
         changes = changes[changes <= heartbeat]

@@ -1,6 +1,6 @@
 """RSTREAM of grouped sums over windows that differ only in length and slide: one pane store with many readers.
 
-The store keeps the panes of all of them, once; each window reads them where they lie and tells its rows at its own
+The store keeps the panes of all of them, once; each window reads them in place and emits its rows at its own
 boundaries [semantics 4.3]: a basic interval synopsis that windows of different lengths share `[golab 8.3, SS1]`.
 """
 
@@ -12,8 +12,8 @@ from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import argsort_time
 from penstock.physical.operators.aggregates.accumulators import pre_aggregate
 from penstock.physical.operators.aggregates.shared_pane_sums import PaneWindows
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.panes import PaneStoreSpec, WindowSumsSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.windows.pane_log import PaneLog

@@ -25,8 +25,8 @@ from penstock.physical.kernels.compiled import (
 )
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.operators.aggregates.accumulators import added_up, sum_doubles, value_lanes
-from penstock.physical.operators.aggregates.finalize import finish
-from penstock.physical.planning.aggregate_layout import AggregateLayout, Argument
+from penstock.physical.operators.aggregates.groups.finalize import finish
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout, Argument
 from penstock.types import END
 
 #: About how many rows, of whole boundaries, are processed together: as many as fit the cache.

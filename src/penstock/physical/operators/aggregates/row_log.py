@@ -18,9 +18,9 @@ from penstock.physical.elements import Elements, Int64s, concat, int64s, unnamed
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.ticks import later
 from penstock.physical.operators.aggregates.aggregate import Aggregation
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reader_floors import ReaderFloors
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reader_floors import ReaderFloors
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.aggregates import LoggedAggregateSpec, RowLogSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import FifoQueue

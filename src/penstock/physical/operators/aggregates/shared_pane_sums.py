@@ -19,9 +19,9 @@ from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.boundary_pieces import pieces, spread
 from penstock.physical.kernels.compiled import repeat
 from penstock.physical.kernels.ticks import boundary_number
-from penstock.physical.operators.aggregates.finalize import finish
+from penstock.physical.operators.aggregates.groups.finalize import finish
 from penstock.physical.operators.aggregates.running_sums import carry, move
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.windows.pane_log import ZERO, PaneLog
 from penstock.types import END
 
@@ -34,8 +34,8 @@ PIECE = 2**17
 
 @dataclass(frozen=True)
 class _Due:
-    """What was computed for a window before it was asked for: its rows from `since` until before `until`, as the
-    rows start ... stop - 1 of `batch`."""
+    """Rows of a window that were computed together with those of another one: from the instant `since` until before
+    `until`, they are the rows start ... stop - 1 of `batch`."""
 
     since: int
     until: int
@@ -129,7 +129,7 @@ class PaneWindows:
         self._clear(0)
 
     def settle(self) -> None:
-        """Discard what was computed and not asked for: the panes change."""
+        """Discard the rows that were computed and not emitted: the panes change."""
         if self._due:
             self._cold[list(self._due)] = True
             self._due.clear()

@@ -22,10 +22,10 @@ from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, 
 from penstock.physical.kernels.ticks import boundary_number
 from penstock.physical.operators.aggregates.aggregate import Aggregation
 from penstock.physical.operators.aggregates.boundary_sums import sums_at_boundaries
-from penstock.physical.operators.aggregates.events import GroupEvents
-from penstock.physical.operators.aggregates.finalize import finish
-from penstock.physical.operators.aggregates.group_rows import GroupHistory
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.aggregates.groups.events import GroupEvents
+from penstock.physical.operators.aggregates.groups.finalize import finish
+from penstock.physical.operators.aggregates.groups.group_rows import GroupHistory
+from penstock.physical.operators.base.contract import Moment
 from penstock.physical.plan.panes import IncrementalSlideSpec
 from penstock.storage.documents import Document, optional_integer
 from penstock.types import END

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.ticks import round_up
 from penstock.physical.operators.aggregates.recomputed import boundary_rows
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.panes import RecomputedSlideSpec
 from penstock.physical.synopses.contract import Synopsis
 

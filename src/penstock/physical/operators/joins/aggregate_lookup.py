@@ -19,12 +19,12 @@ from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, distinct_slots, in_time
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.aggregates.aggregate import Aggregation
-from penstock.physical.operators.aggregates.finalize import finish
+from penstock.physical.operators.aggregates.groups.finalize import finish
 from penstock.physical.operators.aggregates.point_lookup import AccumulatorChanges, changes, follow
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.joins.join import keyed
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
-from penstock.physical.plan.joins import AggregateLookupSpec
+from penstock.physical.plan.joins.specs import AggregateLookupSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.keyed_table import SlotAssignment
 

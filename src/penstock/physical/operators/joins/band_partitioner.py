@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import repeat
-from penstock.physical.operators.contract import Operator
-from penstock.physical.plan.joins import BandPartitionerSpec
-from penstock.physical.planning.ranges import cells, comparable
+from penstock.physical.operators.base.contract import Operator
+from penstock.physical.plan.joins.ranges import cells, comparable
+from penstock.physical.plan.joins.specs import BandPartitionerSpec
 
 
 class BandPartitioner(Operator):

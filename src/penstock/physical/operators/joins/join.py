@@ -17,11 +17,11 @@ from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.joins.growth import account
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
-from penstock.physical.plan.joins import JoinSpec, LookupSpec
-from penstock.physical.planning.ranges import RangeSpan, comparable, span_keys, spans
+from penstock.physical.plan.joins.ranges import RangeSpan, comparable, span_keys, spans
+from penstock.physical.plan.joins.specs import JoinSpec, LookupSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
 from penstock.physical.synopses.join_indexes.interval_runs import IntervalRun, IntervalRuns, probe_ranges

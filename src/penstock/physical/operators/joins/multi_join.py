@@ -22,10 +22,10 @@ from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression, columns_of, conjunction, conjuncts, remap
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.joins.growth import account
 from penstock.physical.operators.joins.join import keyed
-from penstock.physical.plan.joins import MultiJoinSpec
+from penstock.physical.plan.joins.specs import MultiJoinSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, probe_pieces
 

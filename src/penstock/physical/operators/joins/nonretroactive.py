@@ -15,10 +15,10 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, concat, int64s
 from penstock.physical.kernels.compiled import group_codes, sum_by_code, with_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, combine, keyed
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
-from penstock.physical.plan.joins import NRRJoinSpec
+from penstock.physical.plan.joins.specs import NRRJoinSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, portions, probe_run
 from penstock.types import BEGIN

@@ -19,12 +19,12 @@ from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.joins.growth import account
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, StaticRows
 from penstock.physical.operators.sets.tuple_counts import CountedOperator, TupleEvents
-from penstock.physical.plan.joins import Keep, PartnerCountsSpec, StaticPartnerCountsSpec
-from penstock.physical.planning.ranges import spans
+from penstock.physical.plan.joins.ranges import spans
+from penstock.physical.plan.joins.specs import Keep, PartnerCountsSpec, StaticPartnerCountsSpec
 from penstock.types import END
 
 

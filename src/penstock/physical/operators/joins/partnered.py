@@ -19,7 +19,7 @@ from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.joins import join
 from penstock.physical.operators.joins.growth import give_back
 from penstock.physical.operators.joins.join import Join, combine
-from penstock.physical.plan.joins import PartneredSpec
+from penstock.physical.plan.joins.specs import PartneredSpec
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun
 
@@ -50,7 +50,7 @@ class PartneredJoin(Join):
         return [self._united(concat(held))] if len(held) > 1 else held
 
     def _united(self, elements: Elements) -> Elements:
-        """Return what `elements` say of when their tuples have a partner, in fewer elements."""
+        """Return the intervals of `elements`, in which their tuples have a partner, in fewer elements."""
         first, second = fingerprints(elements.columns, len(elements))
         if self._signed:
             codes, heads = group_codes(*with_time(*with_time(first, second, elements.ts), elements.exp))

@@ -10,11 +10,11 @@ import numpy as np
 from penstock.physical.elements import Elements, Int64s, concat, empty
 from penstock.physical.kernels.compiled import argsort_code_time
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import JointAdvance, Moment, Operator
+from penstock.physical.operators.base.contract import JointAdvance, Moment, Operator
+from penstock.physical.operators.base.owned_rows import FEW_ROWS, OwnedRows, unshared
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, Side, combine
 from penstock.physical.operators.joins.window_store import Probes, StoredRows, StoreReader, WindowStore
-from penstock.physical.operators.owned_rows import FEW_ROWS, OwnedRows, unshared
-from penstock.physical.plan.joins import StoreJoinSpec
+from penstock.physical.plan.joins.specs import StoreJoinSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
 from penstock.physical.synopses.join_indexes.sorted_runs import cancel

@@ -2,16 +2,16 @@
 
 `WindowStore` keeps the rows of the longest window, by key, and emits nothing. A `StoreJoin` of a window of T reads them
 in place, as [ts, ts+T): the hash join index has the newest rows first in its chains, so what a probe reads does not
-depend on the longer windows. There is one writer and many readers; each reader notes how far it is, and rows go when
-the slowest needs them no more.
+depend on the longer windows. There is one writer and many readers; each reader notes how far it is, and rows are
+dropped when no reader needs them.
 
 In each round the store takes its new rows first. A reader then lets the new rows probe its other side, and its own new
 rows probe the store. Which rows are new is known until all readers have seen them. Where all readers join two stores,
 many new rows stay apart until then: a batch may be far longer than the windows, and most of its rows leave the store
 again at once. They are sorted by key and time, once for all readers, and only those that stay are indexed.
 
-Where a join takes its results back itself, the rows that leave its window meet its other side once more: what they find
-there ends with them. So nobody has to keep the results until they end. These rows too are found once for all readers of
+Where a join retracts its results itself, the rows that leave its window probe its other side once more: the pairs found
+end with them. So the results need not be kept until they end. These rows too are found once for all readers of
 one length that are equally far.
 """
 
@@ -27,10 +27,10 @@ import numpy as np
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.ticks import later
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reader_floors import ReaderFloors
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, keyed
-from penstock.physical.operators.reader_floors import ReaderFloors
-from penstock.physical.plan.joins import WindowStoreSpec
+from penstock.physical.plan.joins.specs import WindowStoreSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, probe_pieces
@@ -89,11 +89,6 @@ class WindowStore(Operator):
         self._floors: ReaderFloors[StoreReader] = ReaderFloors()
         #: The readers that have not seen the new rows.
         self._waiting: set[StoreReader] = set()
-
-    @property
-    def keeps_leaving(self) -> bool:
-        """Return whether rows stay for the instant in which they leave the longest window."""
-        return self._spec.keeps_leaving
 
     def synopses(self) -> Mapping[str, Synopsis]:
         self._index_all()
@@ -260,7 +255,7 @@ class StoreReader:
     def passed(self, heartbeat: int) -> None:
         """Advance: rows that have left the window by the instant after `heartbeat` are needed no more."""
         # What leaves the window in the next instant meets nothing new, but its results end.
-        kept = self.length + self.store.keeps_leaving
+        kept = self.length + 1
         self._floor = max(heartbeat, BEGIN + kept) - kept
         self.store.passed(self, self._floor)
 

@@ -14,7 +14,7 @@ from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_r
 from penstock.expressions.aggregates.accumulators.total import UP
 from penstock.loops import loop
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.preferences.layout import Float64s, Int64s
 from penstock.physical.synopses.preferences.result_chances import ChanceChanges, longer
 

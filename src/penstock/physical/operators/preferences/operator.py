@@ -20,9 +20,10 @@ from penstock.events import log_event, logger_of
 from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.expressions.sketches.count_sketch import value_hashes
+from penstock.physical.decisions import Decided
 from penstock.physical.elements import Bools, Elements, Int64s, empty
-from penstock.physical.execution.decisions import Decided
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer
 from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.preferences.at_once import (
     Arrivals,
@@ -35,7 +36,6 @@ from penstock.physical.operators.preferences.at_once import (
 from penstock.physical.operators.preferences.entries import Direction, MakingElements
 from penstock.physical.operators.preferences.feedback import StreamAhead
 from penstock.physical.operators.preferences.parameters import queue_parameters
-from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer
 from penstock.physical.plan.preferences.queries import AT_ONCE, CHARGED_UNITS, DONE_UNITS, PREFERENCE
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.preferences.layout import (
@@ -164,15 +164,14 @@ class Preferring(Operator, ABC):
     def restore_marks(self, marks: Document) -> None:
         self._order, self._reached = integer(marks, "order"), integer(marks, "reached")
         self._warned = flag(marks, "warned")
-        # State that was written before has no such mark; only differences are read.
-        self._charged = integer(marks, "charged") if "charged" in marks else 0
+        self._charged = integer(marks, "charged")
 
     def figures(self) -> Mapping[str, int | float]:
         queue = self._queue
         if not self._order:
             return {}
         return {
-            **{f"{PREFERENCE}{name}": value for name, value in self._told().items()},
+            **{f"{PREFERENCE}{name}": value for name, value in self._result_figures().items()},
             DONE_UNITS: queue.number(UNITS_DONE),
             **({CHARGED_UNITS: self._charged / AT_ONCE} if self._granted else {}),
             f"{PREFERENCE}units waiting": queue.units_waiting,
@@ -185,7 +184,7 @@ class Preferring(Operator, ABC):
             f"{PREFERENCE}entries shed": queue.number(SHED),
         }
 
-    def _told(self) -> Mapping[str, int | float]:
+    def _result_figures(self) -> Mapping[str, int | float]:
         """Return what is known of results, and of the pairs that are missing (`watching/preference_metrics.py`)."""
         queue = self._queue
         missing, unknown = queue.pairs_missing
@@ -374,13 +373,13 @@ class Preferring(Operator, ABC):
 
     def _recorded(self, work: Iterable[WorkDone], heartbeat: int) -> Iterator[Elements]:
         """Yield results, and the thresholds that they meet, as messages."""
-        said: list[Thresholds] = []
+        found: list[Thresholds] = []
         for one in work:
             done, thresholds = split(one, heartbeat if self._granted else None)
-            said.append(thresholds)
+            found.append(thresholds)
             yield from self._results(done)
-        if said:
-            thresholds = together(said)
+        if found:
+            thresholds = together(found)
             if len(thresholds.at):
                 yield threshold_messages(thresholds, self._types)
 

@@ -13,7 +13,7 @@ from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.physical.elements import Bools, Elements, concat, forever
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.joins.nonretroactive import valid_matches
 from penstock.physical.operators.preferences.entries import Direction

@@ -23,7 +23,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.aggregates.accumulators import to_lanes
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.preferences.chance_sums import (
     Added,
     ResultSums,
@@ -69,8 +69,8 @@ class RecordedResults(Operator, ABC):
         return []
 
     def advance(self, moment: Moment) -> Iterator[Elements]:
-        said, self._thresholds = self._thresholds, []
-        for thresholds in said:
+        received, self._thresholds = self._thresholds, []
+        for thresholds in received:
             for changes in self._chances.follow(thresholds):
                 yield from self._changed(changes)
         yield from self._ended(moment.heartbeat)

@@ -15,8 +15,8 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.arrival_order import argsort_values
 from penstock.physical.kernels.ticks import round_up
-from penstock.physical.operators.contract import Moment, RunPlan, Tables
-from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment, RunPlan, Tables
+from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
 from penstock.physical.plan.sequence import CountTimeSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.storage.documents import Document, array, integer

@@ -11,8 +11,8 @@ from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, group_codes, with_time
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.ticks import round_up
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
 from penstock.physical.plan.sequence import FrequencySpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.keyed_table import KeyedTable

@@ -12,8 +12,8 @@ import numpy as np
 
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.ticks import round_up
-from penstock.physical.operators.contract import Moment, RunPlan, Tables
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.base.contract import Moment, RunPlan, Tables
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.sequence.sequence_model import SequenceModel
 from penstock.physical.plan.sequence import WAITING, SequenceModelSpec
 from penstock.physical.synopses.contract import Synopsis

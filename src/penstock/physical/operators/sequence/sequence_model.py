@@ -18,8 +18,8 @@ from penstock.physical.elements import Bools, Elements, Int64s, concat, empty
 from penstock.physical.kernels.arrival_order import argsort_values
 from penstock.physical.kernels.compiled import argsort_time
 from penstock.physical.kernels.ticks import boundaries, later, round_up
-from penstock.physical.operators.contract import Moment, Operator, RunPlan, Tables
-from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderBuffer
+from penstock.physical.operators.base.contract import Moment, Operator, RunPlan, Tables
+from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer, ReorderBuffer
 from penstock.physical.plan.sequence import INSTANTS, SequenceModelSpec, SequenceWindow
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.windows.jumping_window import Instants, JumpingWindowBuffer

@@ -18,8 +18,8 @@ from penstock.physical.kernels.compiled import argsort_code_time, group_codes
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import transitions
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.sets.tuple_counts import NettingOperator, TupleEvents
 from penstock.physical.plan.sets import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis

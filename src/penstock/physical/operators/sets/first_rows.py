@@ -1,8 +1,8 @@
 """The first rows of R(τ) at every instant ([semantics 4], ORDER BY ... LIMIT).
 
 All live rows are kept, since the first rows may expire; where none ever does, those behind the last place are
-forgotten after each round, so a sample of the whole stream is a reservoir. Where rows end when they said, those are
-forgotten from time to time that can never be among the first (`skyband.py`).
+forgotten after each round, so a sample of the whole stream is a reservoir. Where the end of a row is
+known on its arrival, rows that can never be among the first are forgotten from time to time (`skyband.py`).
 
 In a round only few rows can be among the first: if D copies leave in the round, rows after the (offset + limit + D)-th
 row in the state never are. To find these without sorting the state, every tuple has a *coarse* key, an int64 that never
@@ -22,7 +22,7 @@ from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, 
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.row_order import coarse_keys, sort_order
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.sets import skyband
 from penstock.physical.operators.sets.tuple_counts import CountedOperator, TupleEvents
 from penstock.physical.plan.sets import TopKSpec

@@ -1,8 +1,8 @@
 """Which rows can still come first: the k-skyband of their places and ends.
 
 A row that k others precede which end no earlier is never among the first k again: as long as it lives they do. Where
-rows end when they said on arrival, all others may be forgotten. Of N rows in random order k·(1 + ln(N/k)) are expected
-to remain (Mouratidis, Bakiras and Papadias); of rows that end in the order of their places, all.
+the end of a row is known on its arrival, such rows may be forgotten. Of N rows in random order k·(1 + ln(N/k)) are
+expected to remain (Mouratidis, Bakiras and Papadias); of rows that end in the order of their places, all.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes, sum_by_code, with_time
 from penstock.physical.kernels.fingerprints import UInt64s
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable

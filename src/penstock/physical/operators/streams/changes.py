@@ -29,9 +29,9 @@ from penstock.physical.kernels.compiled import (
     with_time,
 )
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import JointAdvance, Moment
-from penstock.physical.operators.owned_rows import OwnedRows
-from penstock.physical.operators.reorder_buffer import JointInput, ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import JointAdvance, Moment
+from penstock.physical.operators.base.owned_rows import OwnedRows
+from penstock.physical.operators.base.reorder_buffer import JointInput, ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.streams import ChangesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue
@@ -75,7 +75,7 @@ class Changes(ReorderingOperator):
         if until > moment.heartbeat:
             self._early.add(events.filter((events.ts == until) & (events.signs < 0)))
             self._early.hold()
-        return wanted(events, self._spec.kind)
+        return of_kind(events, self._spec.kind)
 
     def joint_key(self) -> Hashable | None:
         # Where tuples end by themselves their ends are to be kept.
@@ -98,7 +98,7 @@ class Changes(ReorderingOperator):
             rows, start = events.rows, starts[events.owners]
             if not spec.netted or bool((rows.ts < start).any()):
                 events = _jointly_netted(OwnedRows(replace(rows, ts=np.maximum(rows.ts, start)), events.owners))
-            emitted = _jointly_wanted(events, spec.kind).split(len(operators))
+            emitted = _jointly_of_kind(events, spec.kind).split(len(operators))
         made = {i: [rows] for i, rows in enumerate(emitted) if len(rows)}
         return JointAdvance({i: [] for i in which} | made, came.accept)
 
@@ -113,7 +113,7 @@ class Changes(ReorderingOperator):
         return [_with_ts_and_sign(ended, ended.exp, -ended.signs)] if len(ended) else []
 
 
-def wanted(events: Elements, kind: StreamKind | None) -> list[Elements]:
+def of_kind(events: Elements, kind: StreamKind | None) -> list[Elements]:
     """Return the part of netted `events` that ISTREAM, DSTREAM or (None) all changes emit, in order."""
     signs = events.signs
     keep: Bools
@@ -160,8 +160,8 @@ def _jointly_netted(events: OwnedRows) -> OwnedRows:
     return OwnedRows(replace(chosen.rows, sign=sums[kept]), chosen.owners)
 
 
-def _jointly_wanted(events: OwnedRows, kind: StreamKind | None) -> OwnedRows:
-    """Do the same as `wanted` for each of several queries, in order of these."""
+def _jointly_of_kind(events: OwnedRows, kind: StreamKind | None) -> OwnedRows:
+    """Do the same as `of_kind` for each of several queries, in order of these."""
     signs = events.rows.signs
     if kind is not None:
         events = events.take(np.flatnonzero(signs > 0 if kind is StreamKind.ISTREAM else signs < 0))

@@ -15,9 +15,9 @@ import numpy as np
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.operators.streams.changes import from_start, wanted
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.streams.changes import from_start, of_kind
 from penstock.physical.plan.streams import DistinctChangesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
@@ -68,7 +68,7 @@ class DistinctChanges(ReorderingOperator):
         events = [] if arrived is None else self._arrive(from_start(arrived, moment.start))
         events += self._end(moment.heartbeat)
         self._tuples.shrink()
-        return wanted(concat(events), self._kind) if events else []
+        return of_kind(concat(events), self._kind) if events else []
 
     def _arrive(self, arrived: Elements) -> list[Elements]:
         placed = self._tuples.place(arrived.columns, len(arrived))

@@ -18,8 +18,8 @@ from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes, sum_by_code, with_time
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.ticks import round_up
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.streams.changes import from_start
 from penstock.physical.plan.streams import (
     IndividualResultsSpec,
@@ -110,10 +110,10 @@ class RestoredInsertions(Operator):
         return [part for part in (between, due) if part is not None and len(part)]
 
 
-def _without(inserted: Elements, told: Elements) -> Elements:
-    """Return the bag `inserted` less the bag `told`, tick by tick."""
-    both = concat([inserted, told])
-    signs = np.concatenate([inserted.signs, -told.signs])
+def _without(inserted: Elements, removed: Elements) -> Elements:
+    """Return the bag `inserted` less the bag `removed`, tick by tick."""
+    both = concat([inserted, removed])
+    signs = np.concatenate([inserted.signs, -removed.signs])
     codes, heads = group_codes(*with_time(*fingerprints(both.columns, len(both)), both.ts))
     count = sum_by_code(codes, signs, len(heads))
     left = np.flatnonzero(count > 0)

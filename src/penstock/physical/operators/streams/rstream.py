@@ -15,8 +15,8 @@ from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels import boundary_pieces as spans
 from penstock.physical.kernels.boundary_pieces import pieces, spread
 from penstock.physical.kernels.ticks import boundary_number
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.streams.changes import in_order, net
 from penstock.physical.plan.streams import RStreamSpec, StreamMode
 from penstock.physical.synopses.contract import Synopsis
@@ -142,7 +142,7 @@ class RStream(Operator):
         self, relation: Elements, arrivals: Elements | None, since: int, until: int, begins: bool
     ) -> Int64s:  # fmt: skip
         """Return the arrivals, and every instant at which the relation as a bag changes. begins: `since` is the first
-        instant, which counts as a change only where the spec says so."""
+        instant, which counts as a change only under `spec.begins`."""
         signs = relation.signs
         ends = relation.exp < END
         # In the first evaluation, elements valid from before `since` are inserted at `since`; later ones were inserted
@@ -171,6 +171,6 @@ class RStream(Operator):
         """Return `elements` with the instants `ts`, one per row, as their ts."""
         emitted = Elements(elements.columns, ts, np.full(len(ts), END, np.int64), elements.sign)
         if self._spec.strict and emitted.sign is not None and bool((emitted.sign < 0).any()):
-            # Where nothing is taken back, netting would only count equal rows together.
+            # Where nothing is retracted, netting would only count equal rows together.
             emitted = net(emitted)
         return [in_order(emitted)] if len(emitted) else []

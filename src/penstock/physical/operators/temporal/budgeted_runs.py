@@ -1,7 +1,7 @@
 """Coalescing of granules under SLIDE and a budget of runs (`shedding/runs.py`).
 
-Contract: what is shown is coalescing of the granules held, at every boundary. All runs are in one shard, and written
-anew with every snapshot after a change: what a budget holds is small, and most of it changes.
+Contract: what is shown is coalescing of the granules held, at every boundary. All runs are in one shard, and
+every snapshot after a change writes all of them: what a budget holds is small, and most of it changes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.shed import bucket_budgets
 from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s, unnamed
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.stretch_budget import DropsValues, WholeBudget, ranks_of
 from penstock.physical.plan.temporal.granules import BudgetedRunsSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -25,6 +25,11 @@ from penstock.shedding.hashing import FallingThresholds
 from penstock.shedding.ledger import drop_rows
 from penstock.shedding.runs import (
     ALIVE,
+    CHANGE_AT,
+    CHANGE_BEGIN,
+    CHANGE_END,
+    CHANGE_SIGN,
+    CHANGE_SLOT,
     FIRST,
     KILL_AT,
     KILL_BEGIN,
@@ -35,11 +40,6 @@ from penstock.shedding.runs import (
     RANK,
     SHOWN,
     SLOT,
-    TOLD_AT,
-    TOLD_BEGIN,
-    TOLD_END,
-    TOLD_SIGN,
-    TOLD_SLOT,
     WEIGHT,
     GranuleArrivals,
     GranuleBudgets,
@@ -137,14 +137,14 @@ class BudgetedRuns(ReorderingOperator, DropsValues):
         left = outcome.runs
         numbers = [pa.array(np.ascontiguousarray(left[:, lane])) for lane in (FIRST, LAST, SHOWN)]
         self._runs.batch = unnamed([*numbers, *values.key_columns(np.ascontiguousarray(left[:, SLOT]))])
-        told = outcome.told
-        if not len(told):
+        changes = outcome.changes
+        if not len(changes):
             return []
         slot, at, begin, end, sign = (
-            np.ascontiguousarray(told[:, k]) for k in (TOLD_SLOT, TOLD_AT, TOLD_BEGIN, TOLD_END, TOLD_SIGN)
+            np.ascontiguousarray(changes[:, k]) for k in (CHANGE_SLOT, CHANGE_AT, CHANGE_BEGIN, CHANGE_END, CHANGE_SIGN)
         )
         shown = (*values.key_columns(slot), pa.array(begin), pa.array(end))
-        return [Elements(shown, at, np.full(len(told), END, np.int64), sign)]
+        return [Elements(shown, at, np.full(len(changes), END, np.int64), sign)]
 
     @staticmethod
     def _in_order(slots: Int64s, stamps: Int64s, ranks: Int64s, weights: Int64s) -> GranuleArrivals:

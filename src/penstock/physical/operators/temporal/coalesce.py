@@ -17,7 +17,7 @@ from penstock.physical.elements import Bools, Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels import coverage
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.kernels.extremes import transitions
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.sets.tuple_counts import CountedTuples
 from penstock.physical.operators.streams.changes import net
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut
@@ -55,7 +55,7 @@ class Stretches:
             self._nodes = coverage.grown(self._nodes, 2 * needed)
 
     def plant(self, columns: Sequence[pa.Array], begins: Int64s, ends: Int64s) -> None:
-        """Add periods of values without telling of it: those of restored state."""
+        """Add the periods of values of restored state, without returning changes."""
         slots = self._placed(columns, np.ones(len(begins), np.int64))
         coverage.plant(self._nodes, self._roots, slots, begins, ends)
 
@@ -106,7 +106,7 @@ def netted(
 
 
 class PendingStretches:
-    """Where only closed stretches are told: the changes of those that are not closed yet, in `queue`.
+    """The changes of stretches that are not closed yet, in `queue`, where only closed ones are emitted.
 
     Args:
         closing: when stretches are closed.
@@ -117,12 +117,12 @@ class PendingStretches:
         self.queue = CalendarQueue()
 
     def closed(self, changes: list[Elements], heartbeat: int) -> list[Elements]:
-        """Return the changes of the stretches that are closed. One that comes before it is closed waits until then; one
-        that goes before is never told, so it waits too, with the other sign."""
+        """Return the changes of the stretches that are closed. A stretch that begins to exist before it is closed waits
+        until then. One that is replaced before is never emitted: its end waits too, and cancels it."""
         result = []
         for elements in changes:
             due = self._closing.instants(int64s(elements.columns[-1]))
-            # One that is never closed comes and goes unseen.
+            # Changes of a stretch that is never closed are dropped.
             ever = due < END
             if not ever.all():
                 elements, due = elements.filter(ever), due[ever]
@@ -144,8 +144,8 @@ class PendingStretches:
 
 
 class Coalescing(CountsLeftOut):
-    """State: the different rows with lanes [copies], and the pending expirations; where only closed stretches are told,
-    those that are not closed yet."""
+    """State: the different rows with lanes [copies], and the pending expirations; where only closed stretches are
+    emitted, those that are not closed yet."""
 
     def __init__(self, spec: CoalesceSpec) -> None:
         self._types = spec.types
@@ -187,8 +187,8 @@ class Coalescing(CountsLeftOut):
         if not count:
             return []
         begins, ends = int64s(changed[-2]), int64s(changed[-1])
-        told = stretches.follow(changed[:-2], events.times[chosen], begins, ends, step[:count])
-        return self._elements(*told)
+        changes = stretches.follow(changed[:-2], events.times[chosen], begins, ends, step[:count])
+        return self._elements(*changes)
 
     def _plant(self, slots: Int64s) -> None:
         """Rebuild the cover of the rows that were restored."""

@@ -2,7 +2,7 @@
 
 A gap is what two neighbours of a value leave between them, and the open one what the last stretch has behind it. So a
 stretch that comes or goes changes at most three gaps; what came and went at one instant is netted. An open gap that is
-not there yet is emitted with the instant from which on it is; what takes it back before cancels it there.
+not there yet is emitted with the instant from which on it is; an earlier retraction cancels it there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import Stretches, netted
 from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.synopses.contract import Synopsis

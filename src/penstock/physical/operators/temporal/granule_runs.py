@@ -3,7 +3,7 @@
 All rows of a granule enter and leave the window together, so the rows of a value are runs of granules. Of the last run
 of every value the first and the last granule are known; it grows by one granule at a boundary, or has ended. From then
 on all that happens to it is known: it stays until its first granule leaves, and is then cut by one granule at every
-boundary. What a boundary shows of a run that may grow lives until the next one; so nothing is ever taken back.
+boundary. What a boundary shows of a run that may grow lives until the next one, so nothing is ever retracted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s, 
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, pane_codes, repeat
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import with_periods, without_periods
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -59,7 +59,7 @@ def _grow(slots, order, granules, slide, lanes, shown, ended):  # type: ignore[n
     Returns:
         How many there are of each.
     """
-    told, done = 0, 0
+    grown, done = 0, 0
     for k in range(order.shape[0]):
         slot, granule = slots[order[k]], granules[order[k]]
         if lanes[slot, 0] != 0 and granule <= lanes[slot, 2]:
@@ -70,9 +70,9 @@ def _grow(slots, order, granules, slide, lanes, shown, ended):  # type: ignore[n
                 done += 1
             lanes[slot, 0], lanes[slot, 1] = 1, granule
         lanes[slot, 2] = granule
-        shown[0, told], shown[1, told], shown[2, told] = slot, lanes[slot, 1], granule
-        told += 1
-    return told, done
+        shown[0, grown], shown[1, grown], shown[2, grown] = slot, lanes[slot, 1], granule
+        grown += 1
+    return grown, done
 
 
 class GranuleRuns(ReorderingOperator):
@@ -111,12 +111,12 @@ class GranuleRuns(ReorderingOperator):
         fresh = placed.unique[lanes[placed.unique, _ALIVE] == 0]
         order = argsort_code_time(placed.slots, arrived.ts)
         shown, ended = (np.empty((3, len(arrived)), np.int64) for _ in range(2))
-        told, done = _grow(placed.slots, order, arrived.ts, self._slide, lanes, shown, ended)
+        grown, done = _grow(placed.slots, order, arrived.ts, self._slide, lanes, shown, ended)
         self._values.touch(placed.unique)
         self._quiet.put(fresh)
-        slots, first, last = shown[:, :told]
+        slots, first, last = shown[:, :grown]
         begins = np.maximum(first - self._slide, last - self._length)
-        parts = [_elements(self._values.key_columns(slots), begins, last, last, last + self._slide)] if told else []
+        parts = [_elements(self._values.key_columns(slots), begins, last, last, last + self._slide)] if grown else []
         slots, first, last = ended[:, :done]
         return parts, [(first, last, self._values.key_columns(slots))] if done else []
 

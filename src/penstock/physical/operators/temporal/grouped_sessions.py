@@ -23,9 +23,9 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import from_order_keys, order_keys
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.aggregates.accumulators import added_up, all_lanes, to_lanes
-from penstock.physical.operators.aggregates.finalize import finish
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.aggregates.groups.finalize import finish
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.left_out import LeftOut, open_periods
 from penstock.physical.operators.temporal.pieces import cut_pieces
 from penstock.physical.operators.temporal.sessions import lasting, reached
@@ -178,7 +178,7 @@ class GroupedSessions(MayHaveBudget, ReorderingOperator):
         if len(dropped):
             self._sessions.integers[_ALIVE, dropped] = 0
             self._sessions.touch(distinct_slots(dropped, self._sessions.count))
-        return self._told(ended_slots[:count], ended[:count].T, ended_floats[:count].T)
+        return self._session_rows(ended_slots[:count], ended[:count].T, ended_floats[:count].T)
 
     def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s]:
         """Return the pieces of partitions that the budget keeps, and the slots of those to forget behind them."""
@@ -198,9 +198,9 @@ class GroupedSessions(MayHaveBudget, ReorderingOperator):
         integers, floats = self._sessions.integers[:, slots].copy(), self._sessions.floats[:, slots].copy()
         self._sessions.integers[_ALIVE, slots] = 0
         self._sessions.touch(distinct_slots(slots, self._sessions.count))
-        return self._told(slots, integers, floats)
+        return self._session_rows(slots, integers, floats)
 
-    def _told(self, slots: Int64s, integers: Int64s, floats: Float64s) -> list[Elements]:
+    def _session_rows(self, slots: Int64s, integers: Int64s, floats: Float64s) -> list[Elements]:
         """Return sessions by their lanes, each for the instant of its end."""
         if not len(slots):
             return []

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.physical.elements import Bools, Elements
-from penstock.physical.operators.contract import Operator
+from penstock.physical.operators.base.contract import Operator
 from penstock.physical.plan.temporal.figures import ENDED_ON_ARRIVAL, OPEN_PERIODS, WITHOUT_PERIOD
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.storage.documents import Document, as_integer
+from penstock.storage.documents import Document, integers
 
 
 class LeftOut:
@@ -39,9 +39,7 @@ class LeftOut:
         return {"left out": [self._without_period, self._ended]}
 
     def restore_marks(self, marks: Document) -> None:
-        counts = marks.get("left out")
-        if isinstance(counts, list):
-            self._without_period, self._ended = (as_integer(count, "left out") for count in counts)
+        self._without_period, self._ended = integers(marks, "left out")
 
 
 class CountsLeftOut(Operator):

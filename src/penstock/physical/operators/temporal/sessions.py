@@ -15,8 +15,8 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import with_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
 from penstock.physical.operators.temporal.stretch_budget import (
@@ -120,8 +120,8 @@ class Sessions(MayHaveBudget, DropsValues, CountsLeftOut, ReorderingOperator):
         return self._partitions.place([columns[i] for i in self._spec.partition], rows).slots
 
     def _arrive(self, arrived: Elements) -> tuple[Int64s, list[Elements]]:
-        """Return the sessions that are followed by another: (slot, first, end, threshold below which they are told);
-        and what is told of those that go on, where it is."""
+        """Return the sessions that are followed by another: (slot, first, end, threshold below which they are emitted);
+        and under OPEN the changes of those that continue."""
         admitted = None
         if self._budget is not None:
             admitted = self._admitted(arrived, self._budget)
@@ -166,8 +166,8 @@ class Sessions(MayHaveBudget, DropsValues, CountsLeftOut, ReorderingOperator):
         return budget.admit(values, slots, arrived.ts, arrived.ts, reached(arrived), arrived.ts - 1)
 
     def _forget(self, admitted: Admitted) -> list[Elements]:
-        """Forget the sessions that go on of the partitions that are dropped, with their elements; return what takes
-        these back where they have been told."""
+        """Forget the open sessions of the partitions that are dropped, with their elements; return the retractions of
+        these elements under OPEN."""
         self._partitions.integers[_ALIVE, admitted.dropped] = 0
         self._partitions.touch(distinct_slots(admitted.dropped, self._partitions.count))
         result: list[Elements] = []
@@ -179,7 +179,7 @@ class Sessions(MayHaveBudget, DropsValues, CountsLeftOut, ReorderingOperator):
             if len(gone) < batch.num_rows:
                 self._waiting.push(batch.filter(pa.array(at == END)))
             if self._spec.open and len(gone):
-                result.append(self._told(columns[2:], firsts, at, gone))
+                result.append(self._session_rows(columns[2:], firsts, at, gone))
         return result
 
     def _close(self, heartbeat: int, ended: Int64s) -> list[Elements]:
@@ -213,13 +213,13 @@ class Sessions(MayHaveBudget, DropsValues, CountsLeftOut, ReorderingOperator):
         chosen = np.flatnonzero(over)
         if not len(chosen):
             return []
-        told = self._told(columns, firsts, ends, chosen)
+        rows = self._session_rows(columns, firsts, ends, chosen)
         if self._budget is not None and self._spec.records:
             records = self._budget.records(slots[chosen], known[3][session[chosen]])
-            told = told.with_columns((*told.columns, records))
-        return [told]
+            rows = rows.with_columns((*rows.columns, records))
+        return [rows]
 
-    def _told(self, columns: list[pa.Array], firsts: Int64s, ends: Int64s, chosen: Int64s) -> Elements:
+    def _session_rows(self, columns: list[pa.Array], firsts: Int64s, ends: Int64s, chosen: Int64s) -> Elements:
         rows, first, end = pa.array(chosen), firsts[chosen], ends[chosen]
         shown = tuple(c.take(rows) for c in columns)
         never = np.full(len(chosen), END, np.int64)

@@ -1,4 +1,4 @@
-"""Load shedding below coalescing [tls III]: passes on what enters, and takes back what a budget pushes out.
+"""Load shedding below coalescing [tls III]: passes on what enters, and retracts what a budget pushes out.
 
 Contract: after every arrival at most the budget is held, and what is dropped depends on the elements alone, whatever
 the rounds, shards and restarts. Elements of an instant are taken in the order of (begin, hash of the value, end,
@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, bucket_budgets
 from penstock.expressions.value_sizes import value_bytes
+from penstock.physical.decisions import WHOLE, Decided, Decisions
 from penstock.physical.elements import Elements, Int64s, int64s
-from penstock.physical.execution.decisions import WHOLE, Decided, Decisions
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.stretch_budget import AccuracyFloor, DropsValues, ranks_of
 from penstock.physical.plan.temporal.figures import WITHOUT_PERIOD
 from penstock.physical.plan.temporal.shedding import ShedSpec
@@ -169,7 +169,7 @@ class Shed(ReorderingOperator, DropsValues):
         record: Any = self._record
         kept: Any = marks
         record.ledger = Ledger.from_json(kept["ledger"])
-        record.arrived, record.shed, record.clock, record.shed_by_cpu = (*kept["counts"], 0)[:4]
+        record.arrived, record.shed, record.clock, record.shed_by_cpu = kept["counts"]
         record.judged = AccuracyEstimate(*kept["judged"])
         self._without_period, self._floor.is_low, self._unjudged = kept["without"], kept["low"], kept["unjudged"]
 
@@ -213,7 +213,7 @@ class Shed(ReorderingOperator, DropsValues):
         return result
 
     def _take(self, bucket: int, arriving: ArrivingTuples, rows: Int64s, arrived: Elements) -> list[Elements]:
-        """Return what a bucket passes on of `arriving`, which are `rows` of `arrived`, and what it takes back."""
+        """Return what a bucket passes on of `arriving`, which are `rows` of `arrived`, and what it retracts."""
         shedder = self._shedders[bucket]
         first, stamp = shedder.arrived, int(arriving.stamps[0])
         refused = shedder.refuse(self._keep_below, int(arriving.clocks[0]), stamp)

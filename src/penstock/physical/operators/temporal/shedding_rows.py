@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer
 from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.plan.temporal.shedding import ShedRowsSpec
 from penstock.shedding.layout import (

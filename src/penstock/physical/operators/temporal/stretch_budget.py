@@ -1,5 +1,5 @@
-"""The budget of an operator that knows of every value the stretch, or session, that goes on: it admits arrivals, and
-says which values are dropped. The operator forgets these; what has ended stays as it was told."""
+"""The budget of an operator that knows the open stretch, or session, of every value: it admits arrivals, and selects
+the values that are dropped. The operator forgets these; rows of what has ended stay as they were emitted."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from penstock.events import log_event, logger_of
 from penstock.expressions.draws import draws
 from penstock.expressions.sampling.inclusion import SIDE, packed
 from penstock.expressions.value_sizes import value_bytes
+from penstock.physical.decisions import Decided, Decisions
 from penstock.physical.elements import Bools, Int64s
-from penstock.physical.execution.decisions import Decided, Decisions
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.accuracy import AccuracyEstimate, estimate_by_hash
 from penstock.shedding.hashing import FallingThresholds, chances
@@ -209,7 +209,7 @@ class WholeBudget:
         self._machine.thresholds, self._machine.budgets = list(kept["thresholds"]), list(kept["budgets"])
         self._arrived, self._shed, self._by_cpu, self._machine.dropped = kept["counts"]
         self._ledger, self._keep_below = Ledger.from_json(kept["ledger"]), kept["keep"]
-        self._floor.is_low, self._unjudged = kept.get("low", False), kept.get("unjudged")
+        self._floor.is_low, self._unjudged = kept["low"], kept["unjudged"]
 
 
 class BudgetOfStretches(WholeBudget):
@@ -219,17 +219,17 @@ class BudgetOfStretches(WholeBudget):
         table: its values, with lanes: whether the stretch goes on, its begin, its end, and under `compact 'false'` how
             many elements of it have come.
         ends: whether what was dropped is missing only until its end, else for ever.
-        told_open: whether a stretch is told while it goes on, so that it covers what has passed of it.
+        emits_open: whether a stretch is emitted while it is open, so that it covers the part that has passed.
     """
 
     def __init__(
-        self, spec: StretchBudget, table: KeyedTable, at_most: int = 0, ends: bool = False, told_open: bool = False
+        self, spec: StretchBudget, table: KeyedTable, at_most: int = 0, ends: bool = False, emits_open: bool = False
     ) -> None:
         machine = WholeStretches(bucket_budgets(spec.budget, spec.buckets), at_most, not spec.compact)
         super().__init__(spec, machine)
         self._machine: WholeStretches = machine
         self._ledger.grows = ends
-        self._table, self._ends, self._told_open = table, ends, told_open
+        self._table, self._ends, self._emits_open = table, ends, emits_open
 
     def admit(
         self, values: Sequence[pa.Array], slots: Int64s, stamps: Int64s, begins: Int64s, reaches: Int64s,
@@ -280,7 +280,7 @@ class BudgetOfStretches(WholeBudget):
         return Admitted(entered == 1, dropped, at, thresholds[0])
 
     def told_below(self, slots: Int64s, closes: Int64s, followed: Int64s, met: Int64s) -> Int64s:
-        """Return the thresholds at which stretches are told.
+        """Return the thresholds at which stretches are emitted.
 
         Args:
             slots: their values in the table; closes: the instant at which each is closed.
@@ -292,7 +292,7 @@ class BudgetOfStretches(WholeBudget):
         return np.where(followed <= closes, met, later)
 
     def records(self, slots: Int64s, told_below: Int64s) -> pa.Array:
-        """Return the inclusion records of stretches that are told at thresholds."""
+        """Return the inclusion records of stretches, from the thresholds at which they are emitted."""
         return records_of(ranks_of(self._table.key_columns(slots), len(slots)), told_below)
 
     def judge_until(self, heartbeat: int) -> None:
@@ -345,7 +345,7 @@ class BudgetOfStretches(WholeBudget):
         goes_on = lanes[LAST, live] > heartbeat
         ranks = ranks_of(known, len(live))[goes_on]
         ends = np.where(lanes[LAST, live] < END, lanes[LAST, live], heartbeat + 1)
-        if self._told_open:
+        if self._emits_open:
             ends = np.minimum(ends, heartbeat + 1)
         covered = sum(np.maximum(ends - lanes[FIRST, live], 0).tolist())
         estimate = self.estimate(ranks, np.ones(len(ranks), np.int64))

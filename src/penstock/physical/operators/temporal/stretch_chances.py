@@ -14,8 +14,8 @@ import numpy as np
 from penstock.expressions.evaluate import evaluate_all
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import distinct_slots
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.streams.changes import net
 from penstock.physical.operators.temporal.stretch_budget import DropsValues, ranks_of, records_of
 from penstock.physical.plan.temporal.stretch_chances import StretchChancesSpec

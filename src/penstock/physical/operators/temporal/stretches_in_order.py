@@ -14,8 +14,8 @@ from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, distinct_slots, group_codes, in_time
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import netted, with_periods, without_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
 from penstock.physical.operators.temporal.pieces import cut_pieces
@@ -35,16 +35,16 @@ def _extend(slots, order, ts, begins, ends, lanes, out, final):  # type: ignore[
     """Extend the last stretches by periods, in order of (slot, begin). out: the changes (slot, time, begin, end, sign),
     final: the stretches (slot, begin, end) that another one follows, and the element that begins it. Return how many
     there are of each."""
-    told, done = 0, 0
+    count, done = 0, 0
     for k in range(order.shape[0]):
         i = order[k]
         slot = slots[i]
         if lanes[slot, 0] != 0 and begins[i] <= lanes[slot, 2]:
             if ends[i] <= lanes[slot, 2]:
                 continue
-            out[0, told], out[1, told], out[2, told] = slot, ts[i], lanes[slot, 1]
-            out[3, told], out[4, told] = lanes[slot, 2], -1
-            told += 1
+            out[0, count], out[1, count], out[2, count] = slot, ts[i], lanes[slot, 1]
+            out[3, count], out[4, count] = lanes[slot, 2], -1
+            count += 1
             lanes[slot, 2] = ends[i]
         else:
             if lanes[slot, 0] != 0:
@@ -52,15 +52,15 @@ def _extend(slots, order, ts, begins, ends, lanes, out, final):  # type: ignore[
                 final[3, done] = i
                 done += 1
             lanes[slot, 0], lanes[slot, 1], lanes[slot, 2] = 1, begins[i], ends[i]
-        out[0, told], out[1, told], out[2, told] = slot, ts[i], lanes[slot, 1]
-        out[3, told], out[4, told] = lanes[slot, 2], 1
-        told += 1
-    return told, done
+        out[0, count], out[1, count], out[2, count] = slot, ts[i], lanes[slot, 1]
+        out[3, count], out[4, count] = lanes[slot, 2], 1
+        count += 1
+    return count, done
 
 
 class StretchPieces(Operator):
-    """The pieces of stretches that a batch has. One counts from its first element on: what its later ones add cannot
-    end a stretch that began before, nor is it told before time has come there."""
+    """The pieces of stretches that a batch has. A piece counts from its first element on: its later elements cannot end
+    a stretch that began before, and the stretch is not emitted before the heartbeat has reached them."""
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         if elements.sign is not None:
@@ -82,7 +82,7 @@ class StretchPieces(Operator):
 
 
 class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
-    """State: per value the lanes above. Tells the changes of stretches, or each one once when it is closed."""
+    """State: per value the lanes above. Emits the changes of stretches, or each stretch once when it is closed."""
 
     def __init__(self, spec: CoalesceSpec) -> None:
         super().__init__(ReorderBuffer())
@@ -129,7 +129,7 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         fresh = placed.unique[lanes[placed.unique, _ALIVE] == 0]
         order = argsort_code_time(placed.slots, begins)
         out, final = np.empty((5, 2 * len(arrived)), np.int64), np.empty((4, len(arrived)), np.int64)
-        told, done = _extend(placed.slots, order, arrived.ts, begins, ends, lanes, out, final)
+        count, done = _extend(placed.slots, order, arrived.ts, begins, ends, lanes, out, final)
         self._values.touch(placed.unique)
         self._ends.put(fresh)
         if len(dropped):
@@ -138,8 +138,8 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         if self._only_closed:
             slots, begins, ends, by = final[:, :done]
             followed = (arrived.ts[by], met[by]) if self._records else None
-            return self._told_once(slots, begins, ends, followed)
-        return self._changed(*netted(*out[:, :told]))
+            return self._closed_rows(slots, begins, ends, followed)
+        return self._changed(*netted(*out[:, :count]))
 
     def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s, Int64s]:
         """Return the elements of values that the budget keeps, the slots of values to forget behind them, and the
@@ -151,7 +151,7 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         return arrived.filter(admitted.kept), admitted.dropped, admitted.met[admitted.kept]
 
     def _close(self, heartbeat: int) -> list[Elements]:
-        """Forget the stretches that are closed, which only the closed ones tell."""
+        """Forget the stretches that are closed; return them where only closed ones are emitted."""
         slots = self._ends.until(self._closing.last_end(heartbeat))
         if self._budget is not None:
             slots = slots[self._values.integers[_ALIVE, slots] != 0]
@@ -160,25 +160,28 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         begins, ends = (self._values.integers[lane, slots].copy() for lane in (_BEGIN, _END))
         self._values.integers[_ALIVE, slots] = 0
         self._values.touch(distinct_slots(slots, self._values.count))
-        return self._told_once(slots, begins, ends) if self._only_closed else []
+        return self._closed_rows(slots, begins, ends) if self._only_closed else []
 
     def _changed(self, slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s) -> list[Elements]:
         return [self._elements(slots, times, begins, ends, signs)] if len(slots) else []
 
-    def _told_once(
+    def _closed_rows(
         self, slots: Int64s, begins: Int64s, ends: Int64s, followed: tuple[Int64s, Int64s] | None = None
     ) -> list[Elements]:
-        """Return stretches that are closed. followed: when the elements came that begin the next ones, and the
-        thresholds that they met."""
+        """Return stretches that are closed.
+
+        Args:
+            followed: the timestamps of the elements that begin the next stretches, and the thresholds that they met.
+        """
         if not len(slots):
             return []
         closes = self._closing.instants(ends)
-        told = self._elements(slots, closes, begins, ends, None)
+        rows = self._elements(slots, closes, begins, ends, None)
         if self._budget is None or not self._records:
-            return [told]
+            return [rows]
         by, met = followed or (np.full(len(slots), END, np.int64), closes)
         records = self._budget.records(slots, self._budget.told_below(slots, closes, by, met))
-        return [told.with_columns((*told.columns, records))]
+        return [rows.with_columns((*rows.columns, records))]
 
     def _elements(self, slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s | None) -> Elements:
         columns = (*self._values.key_columns(slots), pa.array(begins), pa.array(ends))

@@ -16,8 +16,8 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_time, distinct_slots, in_time
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import PendingStretches, netted, with_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
@@ -38,7 +38,7 @@ def _pass(slots, ts, begins, ends, leaves, heartbeat, ring, head, tail, lanes, o
     """Let elements come, in order of ts and begin, and those before them leave up to `heartbeat`. Elements are numbered
     by their arrival, and lie in the ring at their number modulo its size; head, tail: the first number there, and the
     next. out: the changes (slot, time, begin, end, sign). Return how many there are, and the new head."""
-    mask, told, k = ring.shape[0] - 1, 0, 0
+    mask, count, k = ring.shape[0] - 1, 0, 0
     while True:
         front = ring[head & mask, _LEAVES] if head < tail else heartbeat + 1
         if front <= heartbeat and (k == ts.shape[0] or front <= ts[k]):
@@ -47,13 +47,13 @@ def _pass(slots, ts, begins, ends, leaves, heartbeat, ring, head, tail, lanes, o
             end = ring[gone[_LAST_OF] & mask, _FINISH]
             joined = after >= 0 and ring[after & mask, _BEGIN] <= gone[_FINISH]
             if not joined or ring[after & mask, _BEGIN] != gone[_BEGIN]:
-                out[0, told], out[1, told], out[2, told] = slot, front, gone[_BEGIN]
-                out[3, told], out[4, told] = end, -1
-                told += 1
+                out[0, count], out[1, count], out[2, count] = slot, front, gone[_BEGIN]
+                out[3, count], out[4, count] = end, -1
+                count += 1
                 if joined:
-                    out[0, told], out[1, told], out[2, told] = slot, front, ring[after & mask, _BEGIN]
-                    out[3, told], out[4, told] = end, 1
-                    told += 1
+                    out[0, count], out[1, count], out[2, count] = slot, front, ring[after & mask, _BEGIN]
+                    out[3, count], out[4, count] = end, 1
+                    count += 1
             if joined:
                 # The next element is now the first one of the stretch.
                 ring[after & mask, _LAST_OF] = gone[_LAST_OF]
@@ -73,28 +73,29 @@ def _pass(slots, ts, begins, ends, leaves, heartbeat, ring, head, tail, lanes, o
                 start = lanes[slot, _START]
                 begin, end = ring[start & mask, _BEGIN], ring[last & mask, _FINISH]
                 if ends[k] != end:
-                    out[0, told], out[1, told], out[2, told], out[3, told], out[4, told] = slot, ts[k], begin, end, -1
-                    told += 1
-                    out[0, told], out[1, told], out[2, told] = slot, ts[k], begin
-                    out[3, told], out[4, told] = ends[k], 1
-                    told += 1
+                    out[0, count], out[1, count], out[2, count] = slot, ts[k], begin
+                    out[3, count], out[4, count] = end, -1
+                    count += 1
+                    out[0, count], out[1, count], out[2, count] = slot, ts[k], begin
+                    out[3, count], out[4, count] = ends[k], 1
+                    count += 1
                 ring[start & mask, _LAST_OF] = tail
             else:
                 lanes[slot, _START] = tail
-                out[0, told], out[1, told], out[2, told] = slot, ts[k], begins[k]
-                out[3, told], out[4, told] = ends[k], 1
-                told += 1
+                out[0, count], out[1, count], out[2, count] = slot, ts[k], begins[k]
+                out[3, count], out[4, count] = ends[k], 1
+                count += 1
             lanes[slot, _COUNT] += 1
             lanes[slot, _LAST] = tail
             tail += 1
             k += 1
         else:
-            return told, head
+            return count, head
 
 
 class StretchesOfWindow(CountsLeftOut, ReorderingOperator):
     """State: the elements of the window, by when they leave: (leaves, begin, end, value); where only closed stretches
-    are told, those that are not closed yet."""
+    are emitted, those that are not closed yet."""
 
     def __init__(self, spec: WindowStretchesSpec) -> None:
         super().__init__(ReorderBuffer())
@@ -147,11 +148,11 @@ class StretchesOfWindow(CountsLeftOut, ReorderingOperator):
         lanes = self._values.by_slot.integers
         out = np.empty((5, 2 * (2 * len(slots) + self._tail - self._head)), np.int64)
         head, mask = self._head, len(self._ring) - 1
-        told, self._head = _pass(slots, ts, begins, ends, leaves, heartbeat, self._ring, head, self._tail, lanes, out)
+        count, self._head = _pass(slots, ts, begins, ends, leaves, heartbeat, self._ring, head, self._tail, lanes, out)
         self._tail += len(slots)
         gone = self._ring[np.arange(head, self._head) & mask, _SLOT]
         self._values.touch(distinct_slots(np.concatenate([slots, gone]), self._values.count))
-        return out[:, :told]
+        return out[:, :count]
 
     def _room(self, more: int) -> None:
         """Make room in the ring for `more` elements."""

@@ -16,8 +16,8 @@ from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.ticks import later, round_up
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.streams.changes import net
 from penstock.physical.operators.temporal.coalesce import with_periods
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
@@ -120,7 +120,7 @@ class UntilNext(ReorderingOperator):
         return result if self._spec.slide is None else self._visible(result, moment.heartbeat)
 
     def _relink(self) -> None:
-        """Link the open rows of every value anew: those that were restored, or have other slots now."""
+        """Link the open rows of every value again, after they were restored or got other slots."""
         self._heads, self._links = (np.full(max(16, t.count), -1, np.int64) for t in (self._values, self._rows))
         rows = self._rows.live()
         if len(rows):

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.windows import NegativeTuplesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue

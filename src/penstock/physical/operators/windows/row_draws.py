@@ -9,8 +9,8 @@ from penstock.expressions.draws import row_draws
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes, with_time
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.sets.tuple_counts import CountedOperator
 from penstock.physical.plan.windows import RowDrawsSpec
 from penstock.types import END

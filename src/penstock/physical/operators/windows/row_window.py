@@ -16,8 +16,8 @@ import numpy as np
 
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.ticks import later, round_down, round_up
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
 from penstock.physical.plan.windows import RowWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.windows.row_window import RowWindowBuffer, WindowRows, chosen

@@ -7,7 +7,7 @@ import numpy as np
 from penstock.expressions.draws import draws, limit, universe
 from penstock.expressions.sampling.inclusion import independent
 from penstock.physical.elements import Elements
-from penstock.physical.operators.contract import Operator
+from penstock.physical.operators.base.contract import Operator
 from penstock.physical.plan.windows import SampleSpec
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.kernels.ticks import later
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
+from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
 from penstock.physical.plan.windows import StepWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -13,9 +13,9 @@ from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
 from penstock.physical.plan.spec import Parameter, Spec
-from penstock.physical.plan.state import INDEX, TIMES, StateInput, StatePart, all_rows
+from penstock.physical.plan.state.state_parts import INDEX, TIMES, StateInput, StatePart, all_rows
 
-#: What the operators say of their work begins with this, and the name of the units that are done.
+#: The prefix of the names of figures of operators, and the name of the units that are done.
 PREFERENCE = "preference "
 DONE_UNITS = f"{PREFERENCE}units done"
 #: Under AUTO, the units that were done as grants count them: those done at once count a part.
@@ -67,7 +67,7 @@ class PreferringJoinSpec(PreferenceSpec):
     summarised: tuple[tuple[int, ...], tuple[int, ...]]
     into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
     reads_partner: tuple[bool, bool]
-    ahead: tuple[SummaryAhead, ...] = field(default=(), metadata={"added": True})
+    ahead: tuple[SummaryAhead, ...] = ()
 
     @property
     def title(self) -> str:

@@ -12,8 +12,8 @@ from penstock.algebra.nodes.preference_clause import Preference
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.spec import Parameter, Spec
-from penstock.physical.plan.state import TIMES, StateInput, StatePart, width
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.state_parts import TIMES, StateInput, StatePart, width
 
 #: Bytes of what the probability of a result depends on.
 CHANCE_BYTES = 88

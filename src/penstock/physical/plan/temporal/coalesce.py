@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.coalesce import Closing, Coalesce
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.physical.plan.spec import Parameter, ReducingSpec, Ticks
-from penstock.physical.plan.state import StateInput, StatePart, pending_ends, slots, width
+from penstock.physical.plan.state.state_parts import StateInput, StatePart, pending_ends, slots, width
 from penstock.physical.plan.temporal.shedding import BudgetedSpec
 
 
 @dataclass(frozen=True)
 class StretchPiecesSpec(ReducingSpec):
-    """The stretches of the rows of a batch, each at the first of its timestamps: coalescing of what begins in order and
-    is told when it is closed is that of such pieces."""
+    """The stretches of the rows of a batch, each at the first of its timestamps: coalescing of stretches
+    that begin in order and are emitted when they are closed gives the same over such pieces."""
 
 
 @dataclass(frozen=True)
 class CoalesceSpec(BudgetedSpec):
     """The maximal periods of every value. types: of the columns, of which the last two are the period; closed: when
-    stretches that are told are closed, None where all are told; in_order: periods begin in the order of time, and none
-    leaves: when stretches are closed then; budget: of those that go on; records: whether inclusion records are emitted
-    as a last column."""
+    stretches are closed where only closed ones are emitted, else None; in_order: where periods begin in the order of
+    time and none leaves: when stretches are closed; budget: of open ones; records: whether inclusion records are
+    emitted as a last column."""
 
     types: tuple[pa.DataType, ...]
     closed: Closing | None = None
     in_order: Closing | None = None
     listed: bool = False
     budget: StretchBudget | None = None
-    records: bool = field(default=False, metadata={"added": True})
+    records: bool = False
 
     @property
     def title(self) -> str:

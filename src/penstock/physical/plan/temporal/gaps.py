@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.coalesce import Closing
 from penstock.physical.plan.spec import Parameter, Spec
-from penstock.physical.plan.state import StateInput, StatePart, slots, width
+from penstock.physical.plan.state.state_parts import StateInput, StatePart, slots, width
 
 
 @dataclass(frozen=True)

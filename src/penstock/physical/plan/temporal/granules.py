@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, StretchBudget
 from penstock.physical.plan.spec import Parameter, ReducingSpec, Spec
-from penstock.physical.plan.state import SLOT, StateInput, StatePart, width
+from penstock.physical.plan.state.state_parts import SLOT, StateInput, StatePart, width
 from penstock.physical.plan.temporal.shedding import BudgetedSpec
 
 
 @dataclass(frozen=True)
 class OncePerLifeSpec(ReducingSpec):
     """Rows that are equal, with one period and one life, are one: coalescing takes no notice of duplicates. told_apart:
-    the number of columns, the first ones, by which rows of one life are told apart; None for all."""
+    the number of leading columns that distinguish rows of one life; None for all."""
 
     told_apart: int | None = None
 

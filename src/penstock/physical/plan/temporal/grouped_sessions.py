@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.physical.plan.spec import Parameter, ReducingSpec, Ticks
-from penstock.physical.plan.state import SLOT, StateInput, StatePart, width
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.state_parts import SLOT, StateInput, StatePart, width
 from penstock.physical.plan.temporal.shedding import BudgetedSpec
-from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Ticks
-from penstock.physical.plan.state import TIMES, StateInput, StatePart, all_rows
+from penstock.physical.plan.state.state_parts import TIMES, StateInput, StatePart, all_rows
 from penstock.physical.plan.temporal.shedding import BudgetedSpec
 
 
@@ -23,14 +23,14 @@ class SessionsSpec(BudgetedSpec):
     at_most: int | None
     open: bool
     budget: StretchBudget | None = None
-    records: bool = field(default=False, metadata={"added": True})
+    records: bool = False
 
     @property
     def drops_values(self) -> bool:
         return self.budget is not None and self.open
 
     def describe(self) -> Mapping[str, Parameter]:
-        found: dict[str, Parameter] = {"told": "while they go on" if self.open else "at their end"}
+        found: dict[str, Parameter] = {"emitted": "while they are open" if self.open else "at their end"}
         found = found if self.at_most is None else {**found, "at most": Ticks(self.at_most)}
         found = {**found, "records": "of inclusion"} if self.records else found
         return found if self.budget is None else {**found, **self.budget.describe()}

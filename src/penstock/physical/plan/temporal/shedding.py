@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, StretchBudget, budget_words
 from penstock.physical.plan.spec import Parameter, Spec
-from penstock.physical.plan.state import StateInput, StatePart, all_rows
+from penstock.physical.plan.state.state_parts import StateInput, StatePart, all_rows
 
 
 @dataclass(frozen=True)

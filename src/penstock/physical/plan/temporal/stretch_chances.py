@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.spec import Parameter, Spec
-from penstock.physical.plan.state import StateInput, StatePart, slots
+from penstock.physical.plan.state.state_parts import StateInput, StatePart, slots
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.until_next import Lives
 from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks
-from penstock.physical.plan.state import TIMES, StateInput, StatePart, width
+from penstock.physical.plan.state.state_parts import TIMES, StateInput, StatePart, width
 
 
 @dataclass(frozen=True)

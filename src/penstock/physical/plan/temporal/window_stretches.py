@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.coalesce import Closing
 from penstock.physical.plan.spec import Parameter, Spec, Ticks
-from penstock.physical.plan.state import TIMES, StateInput, StatePart, all_rows
+from penstock.physical.plan.state.state_parts import TIMES, StateInput, StatePart, all_rows
 
 
 @dataclass(frozen=True)
 class WindowStretchesSpec(Spec):
     """The maximal periods of every value, of elements whose periods have one length and that leave as they came.
-    types: of the columns, of which the last two are the period; closed: when stretches that are told are closed, None
-    where all are told."""
+    types: of the columns, of which the last two are the period; closed: when stretches are closed where only closed
+    ones are emitted, else None."""
 
     types: tuple[pa.DataType, ...]
     closed: Closing | None = None

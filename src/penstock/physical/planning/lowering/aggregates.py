@@ -8,7 +8,7 @@ from penstock.physical.plan.aggregates import AggregateSpec
 from penstock.physical.plan.panes import IncrementalSlideSpec, RecomputedSlideSpec, WindowSumsSpec
 from penstock.physical.plan.sets import DistinctSpec
 from penstock.physical.plan.spec import Spec
-from penstock.physical.planning.aggregate_layout import plan_lanes
+from penstock.physical.plan.state.aggregate_layout import plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.estimated_sums import lower_estimated_sums
 from penstock.physical.planning.lowering.frequent import lower_in_blocks
@@ -17,7 +17,7 @@ from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store
 from penstock.physical.planning.lowering.logs import lower_logged
 from penstock.physical.planning.lowering.panes import paned_window
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
-from penstock.physical.planning.lowering.watched import OUTSIDE, outside_ranges, told_widths, watched
+from penstock.physical.planning.lowering.watched import OUTSIDE, outside_ranges, watched, watched_widths
 
 
 @lower.register
@@ -35,7 +35,7 @@ def distinct_rows(node: Distinct, child: Lowered, builder: Builder) -> Lowered:
 
 @lower.register
 def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
-    return told_widths(_lower_aggregate(node, builder), node, node, builder)
+    return watched_widths(_lower_aggregate(node, builder), node, node, builder)
 
 
 def _lower_aggregate(node: Aggregate, builder: Builder) -> Lowered:
@@ -119,4 +119,4 @@ def lower_at_boundaries(
         fifo = aggregate.input.pattern <= Pattern.WEAKEST
         spec = IncrementalSlideSpec(lanes.plan, fifo, lanes.types, slide, align)
     found = Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
-    return told_widths(found, node, aggregate, builder)
+    return watched_widths(found, node, aggregate, builder)

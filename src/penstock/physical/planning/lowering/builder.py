@@ -13,14 +13,14 @@ from functools import singledispatch
 import pyarrow as pa
 
 from penstock.algebra import Algebra, is_static
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.inputs import StaticSpec
 from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
+from penstock.physical.plan.plan_choices import QueryChoices, step_operator
 from penstock.physical.plan.spec import Spec
-from penstock.physical.planning.plan_choices import QueryChoices, step_operator
-from penstock.physical.planning.step_choices import JoinOrder, KindChoice
-from penstock.physical.planning.strategies import Strategy
+from penstock.physical.plan.step_choices import JoinOrder, KindChoice
+from penstock.physical.plan.strategies import Strategy
 
 Partitions = frozenset[tuple[int, ...]] | None
 

@@ -22,6 +22,7 @@ from penstock.algebra import (
 )
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec, StretchPiecesSpec
 from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.plan.temporal.granules import BudgetedRunsSpec, GranuleRunsSpec, OncePerLifeSpec
@@ -31,7 +32,6 @@ from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpe
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.estimated_sums import dropping_step
-from penstock.physical.planning.strategies import Strategy
 
 
 @lower.register
@@ -40,7 +40,7 @@ def _chances(node: StretchChances, builder: Builder) -> Lowered:
     if refused is not None:
         raise refused
     if node.once:
-        return _told_once(node, builder)
+        return _emitted_once(node, builder)
     child = builder.lower(node.input)
     budget = dropping_step(child.step, builder)
     edges = [Edge(child.step)] if budget == child.step else [Edge(child.step), Edge(budget)]
@@ -48,8 +48,8 @@ def _chances(node: StretchChances, builder: Builder) -> Lowered:
     return replace(child, step=builder.add(spec, edges, child.stage, node))
 
 
-def _told_once(node: StretchChances, builder: Builder) -> Lowered:
-    """Lower what is told once, with its record: the operator that has the budget writes it."""
+def _emitted_once(node: StretchChances, builder: Builder) -> Lowered:
+    """Lower rows that are emitted once, with their inclusion records, which the operator with the budget writes."""
     below = node.input
     if isinstance(below, SessionWindow):
         return _lowered_sessions(below, builder, node)
@@ -76,7 +76,7 @@ def _coalesced(
         step = builder.add(OncePerLifeSpec(told_apart), [Edge(child.step)], child.stage, node.input)
         child = replace(child, step=step)
     if pattern and child.stage == 0 and node.in_order and node.closed is not None and node.budget is None:
-        # Of changes each would be told at its instant; what is told once may grow by pieces.
+        # Only rows that are emitted once may grow by pieces: every change would be emitted at its own instant.
         step = builder.add(StretchPiecesSpec(), [Edge(child.step)], child.stage, node.input)
         child = replace(child, step=step)
     edge, stage, partitions = builder.keyed(child, node.value if node.budget is None else ())
@@ -110,7 +110,7 @@ def _leaves_in_order(node: Coalesce) -> bool:
 def _gaps(node: Gaps, builder: Builder) -> Lowered:
     below = node.input
     if isinstance(below, Coalesce) and below.granule_window is not None:
-        # What runs show ends by its life; gaps follow what comes and what is taken back.
+        # What runs show ends by its life; gaps follow insertions and retractions.
         child = _coalesced(below, builder, None)
     else:
         child = builder.lower(below)

@@ -54,7 +54,7 @@ def choice_of(join: Join) -> str:
 
 
 def taken_back(relation: Algebra, choices: Collection[str]) -> Join | None:
-    """Return the join of whose results `relation` consists, if by the choices of a plan it takes them back."""
+    """Return the join of whose results `relation` consists, if by the choices of a plan it retracts them."""
     join = _join_below(relation)
     return join if join is not None and choice_of(join) in choices else None
 

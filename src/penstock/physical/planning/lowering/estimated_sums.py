@@ -1,4 +1,4 @@
-"""ESTIMATE without bounds over what is taken back when its value goes: sums first, chances behind them.
+"""ESTIMATE without bounds over rows that are retracted when their value is dropped: sums first, chances behind them.
 
 Σ x/π is Σ x over one π where all rows have the same, as under a budget of one bucket. So rows are grouped without their
 inclusion records, and when the threshold falls each group is replaced, not each row.

@@ -20,15 +20,15 @@ from penstock.algebra import (
     Select,
     Sequenced,
 )
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.frequency import own_frequency_windows, own_updated_relations
 from penstock.algebra.nodes.internal import own_operators
 from penstock.algebra.nodes.panes import needs_panes, refuse_cut
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.nodes import Column, Expression, conjunction
 from penstock.physical.plan.inputs import OutputSpec, ScanSpec
-from penstock.physical.plan.joins import NRRJoinSpec
+from penstock.physical.plan.joins.specs import NRRJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange, Plan, scanned_sources
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.plan.sequence import (
@@ -42,11 +42,11 @@ from penstock.physical.plan.sequence import (
     SequenceWindow,
     WindowShape,
 )
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.plan.streams import RStreamSpec, StreamMode
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, with_queries
 from penstock.physical.planning.lowering.numbers import ByNumber, by_number
 from penstock.physical.planning.lowering.rowwise import projected
-from penstock.physical.planning.strategies import Strategy
 from penstock.types import Schema
 
 ONE_SHARD = frozenset({()})
@@ -209,5 +209,5 @@ def _at_instants(node: AtInstants, builder: Builder) -> Lowered:
     stage = child.stage if alone else child.stage + 1
     edges = [Edge(child.step, None if alone else Exchange(())), Edge(instants.step, Exchange(()))]
     strict = node.input.pattern is Pattern.STRICT
-    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False, changes=node.tells_changes)
+    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False, changes=node.emits_changes)
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)

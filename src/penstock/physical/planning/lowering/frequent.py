@@ -17,9 +17,9 @@ from penstock.algebra import (
     Window,
     WindowSample,
 )
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.frequent import Blocks, blocks_of_rows, counted
 from penstock.algebra.nodes.windows import WindowKind
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.errors import PenstockError
 from penstock.physical.plan.panes import FrequentCandidatesSpec, FrequentItemsSpec, FrequentRule
 from penstock.physical.plan.plan import Edge, Exchange
@@ -62,8 +62,8 @@ def _rule(node: Frequent) -> tuple[FrequentRule, tuple[int, int]]:
 
 
 def lower_in_blocks(node: Frequent | Aggregate | WindowSample, blocks: Blocks, builder: Builder) -> Lowered:
-    """Return what is computed from panes over the last elements of a stream in the time that their numbers are: there a
-    block is a pane like any other, and ends when its elements' numbers say."""
+    """Return what is computed from panes over the last elements of a stream with their numbers as time: there a
+    block is a pane like any other, which ends at the number of its last element."""
     window, step = blocks
     if isinstance(window, FrequencyWindow):
         hint = "write the part with FREQUENT as a view, and read the view"

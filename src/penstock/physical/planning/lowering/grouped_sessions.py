@@ -18,11 +18,11 @@ from penstock.expressions.user import UserAggregateCall
 from penstock.physical.kernels.key_order import is_wide
 from penstock.physical.plan.aggregates import AggregateSpec
 from penstock.physical.plan.plan import Edge
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout, plan_lanes
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
-from penstock.physical.planning.aggregate_layout import AggregateLayout, plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered
 from penstock.physical.planning.lowering.lanes import lane_names, lane_types
-from penstock.physical.planning.strategies import Strategy
 
 
 def lower_grouped_sessions(node: Aggregate, builder: Builder) -> Lowered | None:
@@ -54,10 +54,10 @@ def lower_grouped_sessions(node: Aggregate, builder: Builder) -> Lowered | None:
     key = tuple(range(keys)) if sessions.budget is None else ()
     edge, stage, _ = builder.keyed(Lowered(step, child.stage, sent), key)
     by = None if edge.exchange is None else frozenset({key})
-    return _told(node, sessions, tuple(places[c] for c in columns), plan, edge, stage, by or sent, builder, types)
+    return _grouped(node, sessions, tuple(places[c] for c in columns), plan, edge, stage, by or sent, builder, types)
 
 
-def _told(
+def _grouped(
     node: Aggregate, sessions: SessionWindow, group: tuple[int, ...], plan: AggregateLayout, edge: Edge, stage: int,
     partitions: frozenset[tuple[int, ...]] | None, builder: Builder, types: tuple[pa.DataType, ...],
 ) -> Lowered:  # fmt: skip

@@ -13,8 +13,8 @@ from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import PanesSpec, PaneStoreSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import UnionSpec
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout, plan_lanes
 from penstock.physical.plan.windows import TimeWindowSpec
-from penstock.physical.planning.aggregate_layout import AggregateLayout, plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, moved_partitions
 from penstock.physical.planning.lowering.panes import over_panes, pane_key, paned_window
 from penstock.physical.planning.lowering.preferences import lower_recorded_sums

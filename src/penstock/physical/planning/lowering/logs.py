@@ -14,7 +14,7 @@ from penstock.algebra import Aggregate, Algebra, Window
 from penstock.algebra.nodes.base import operators
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec, LoggedAggregateSpec, RowLogSpec
 from penstock.physical.plan.plan import Edge
-from penstock.physical.planning.aggregate_layout import plan_lanes
+from penstock.physical.plan.state.aggregate_layout import plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, moved_partitions
 from penstock.physical.planning.lowering.lanes import lane_names, lane_types
 from penstock.physical.planning.lowering.stores import window_of, without_window

@@ -27,7 +27,8 @@ from penstock.algebra import (
 from penstock.algebra.optimizer.rules.split_join_condition import split_join_condition
 from penstock.algebra.optimizer.rules.support import is_volatile, split
 from penstock.expressions.nodes import Column, Expression, Literal, columns_of, conjunction, conjuncts
-from penstock.physical.plan.joins import JoinSpec, Keep, PartnerCountsSpec, PartneredSpec, StaticPartnerCountsSpec
+from penstock.physical.plan.joins.ranges import find_ranges
+from penstock.physical.plan.joins.specs import JoinSpec, Keep, PartnerCountsSpec, PartneredSpec, StaticPartnerCountsSpec
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.lowering.aggregates import distinct_rows
@@ -36,7 +37,6 @@ from penstock.physical.planning.lowering.joins import stores_both_sides
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
 from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells
 from penstock.physical.planning.lowering.rowwise import unite
-from penstock.physical.planning.ranges import find_ranges
 from penstock.types import CALENDAR, Field
 
 _KEEP = {SemiKind.SEMI: Keep.MATCHED, SemiKind.ANTI: Keep.LONE, SemiKind.MARK: Keep.MARKED}

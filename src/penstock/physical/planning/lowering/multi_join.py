@@ -20,15 +20,15 @@ from penstock.algebra.optimizer.join_order import (
     tree_cost,
 )
 from penstock.algebra.optimizer.rules.support import column, is_volatile
-from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import kept
+from penstock.algebra.properties.statistics import Statistics
 from penstock.expressions.nodes import Column, Expression, columns_of, conjunction, conjuncts, remap
-from penstock.physical.plan.joins import MultiJoinSpec
+from penstock.physical.plan.joins.ranges import find_ranges
+from penstock.physical.plan.joins.specs import MultiJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
+from penstock.physical.plan.plan_choices import step_operator
+from penstock.physical.plan.step_choices import JOIN_ORDER, JoinOrder, order_named
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
-from penstock.physical.planning.plan_choices import step_operator
-from penstock.physical.planning.ranges import find_ranges
-from penstock.physical.planning.step_choices import JOIN_ORDER, JoinOrder, order_named
 from penstock.types import Field
 
 

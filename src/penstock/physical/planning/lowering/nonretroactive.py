@@ -21,7 +21,7 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.base import operators
 from penstock.expressions.nodes import Column
-from penstock.physical.plan.joins import NRRJoinSpec
+from penstock.physical.plan.joins.specs import NRRJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
 from penstock.physical.planning.lowering.frequency import arrived, waiting

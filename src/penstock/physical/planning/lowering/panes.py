@@ -15,7 +15,7 @@ from penstock.algebra import Aggregate, Algebra, Project, Select, Window
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.windows import WindowKind
 from penstock.algebra.optimizer.estimates import estimate
-from penstock.algebra.optimizer.statistics import Statistics, seconds
+from penstock.algebra.properties.statistics import Statistics, seconds
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates
 
 #: The cost of sending a row to another stage, in rows that a stateless operator reads.

@@ -19,8 +19,8 @@ from penstock.algebra import (
     Window,
 )
 from penstock.algebra.nodes.base import is_static
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.aggregates.estimate import scaled_value
 from penstock.expressions.nodes import Column, Expression
 from penstock.physical.plan.plan import Edge, Exchange
@@ -31,7 +31,7 @@ from penstock.physical.plan.preferences.queries import (
     PreferringSelectionSpec,
 )
 from penstock.physical.plan.preferences.records import RecordedRowsSpec, RecordedSumsSpec
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, moved_partitions
 
 
@@ -73,7 +73,12 @@ def lower_recorded_sums(
     node: Aggregate, plan: AggregateLayout, types: Sequence[pa.DataType], names: Sequence[str], builder: Builder
 ) -> Lowered | None:  # fmt: skip
     """Return the accumulator rows of sums over a preference with inclusion records, which are not written for each
-    result. None where that is not what is below, or not only sums are asked for. types, names: of accumulator rows."""
+    result; None for any other input, and for aggregates that are not sums.
+
+    Args:
+        types: of the columns of the accumulator rows.
+        names: of the same columns.
+    """
     steps: list[Expression | tuple[Expression, ...]] = []
     below = node.input
     while isinstance(below, Select | Project):

@@ -19,15 +19,15 @@ from penstock.algebra import (
 from penstock.algebra.nodes.aggregate_lookup import AggregateLookup, find_probe
 from penstock.algebra.optimizer.rules.support import column
 from penstock.expressions.nodes import Column
-from penstock.physical.plan.joins import AggregateLookupSpec
+from penstock.physical.plan.joins.specs import AggregateLookupSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import UnionSpec
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.lowering.builder import Builder, Lowered, meet
 from penstock.physical.planning.lowering.lanes import AccumulatorInput, lower_lanes
 from penstock.physical.planning.lowering.panes import pane_key
 from penstock.physical.planning.lowering.rowwise import projected, selected, windowed
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates
-from penstock.physical.planning.strategies import Strategy
 
 
 def probe_of(node: Join | OuterJoin, builder: Builder) -> AggregateLookup | None:

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from penstock.algebra import Algebra, Distinct, Join, Pattern, Project
 from penstock.expressions.nodes import Call, Column, columns_of, conjunction, remap
-from penstock.physical.plan.joins import BandPartitionerSpec, JoinSpec, PartneredSpec
+from penstock.physical.plan.joins.ranges import Ranges, RangeSpan
+from penstock.physical.plan.joins.specs import BandPartitionerSpec, JoinSpec, PartneredSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered
-from penstock.physical.planning.ranges import Ranges, RangeSpan
 
 
 def one_row(node: Algebra) -> bool:

@@ -17,9 +17,9 @@ from penstock.algebra import (
     StreamKind,
     WindowSample,
 )
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.row_draws import RowDraws, drawn_by_pane
-from penstock.algebra.properties.arrival_order import in_arrival_order
-from penstock.physical.plan.joins import StampSpec
+from penstock.physical.plan.joins.specs import StampSpec
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.windows import RowDrawsSpec, RowWindowSpec, SampleSpec, StepWindowSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower

@@ -19,8 +19,8 @@ from penstock.algebra import (
     UnionAll,
     Window,
 )
+from penstock.algebra.analysis.column_origins import deciding
 from penstock.algebra.nodes.scans import Scan, Source
-from penstock.algebra.properties.column_origins import deciding
 from penstock.expressions.nodes import Column
 from penstock.physical.plan.inputs import ConstantSpec, ScanSpec, UpdatesSpec, update_rule
 from penstock.physical.plan.plan import Edge, Exchange

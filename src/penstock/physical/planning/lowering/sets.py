@@ -9,9 +9,9 @@ from penstock.algebra import Algebra, Except, Intersect, Pattern, TopK, is_stati
 from penstock.physical.plan.inputs import StaticSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.sets import CopyRule, SetOperationSpec, TopKSpec
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
 from penstock.physical.planning.lowering.probes import may_take_back
-from penstock.physical.planning.strategies import Strategy
 
 ONE_SHARD: frozenset[tuple[int, ...]] = frozenset({()})
 
@@ -58,7 +58,7 @@ def _top_k(node: TopK, builder: Builder) -> Lowered:
     types = node.schema.types
     # Of an input that only grows, what is behind the last place stays there.
     lasting = node.input.pattern is Pattern.MONOTONIC
-    # Of one whose rows end when they say, what so many rows precede that end no earlier.
+    # Where the end of a row is known on its arrival, rows that so many precede which end no earlier stay behind them.
     ending = builder.strategy is Strategy.PATTERN and not lasting and not may_take_back(node.input, builder)
     if node.partition:
         each = TopKSpec(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.algebra import Algebra, Project, RowWindow, Select
+from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.shed import Shed
-from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import Column, Expression, Literal, conjunction, substitute, substitute_all
 from penstock.physical.plan.temporal.shedding import ShedRowsSpec, ShedSpec

@@ -12,16 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra, Join, Project, Select, Window
+from penstock.algebra.analysis.operator_keys import operator_key
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.scans import StreamScan
-from penstock.algebra.properties.operator_keys import operator_key
-from penstock.physical.plan.joins import LeavingStoreSpec, WindowStoreSpec
+from penstock.physical.plan.joins.ranges import find_ranges
+from penstock.physical.plan.joins.specs import WindowStoreSpec
 from penstock.physical.plan.plan import Edge
 from penstock.physical.planning.lowering.builder import Builder
-from penstock.physical.planning.ranges import find_ranges
-
-#: Among the choices of a plan with stores (`Generation.grains`): they keep rows for the instant in which these leave.
-LEAVING = "stores keep what leaves"
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def stored_side(node: Join, port: int) -> StoredSide | None:
 
 
 def shared_stores(roots: Iterable[Algebra], always: bool) -> dict[str, int]:
-    """Return the names of the stores that the joins of `roots` read, each with how many do, and `LEAVING`.
+    """Return the names of the stores that the joins of `roots` read, each with how many do.
 
     Args:
         always: also those that one join reads, since others may come.
@@ -65,8 +62,7 @@ def shared_stores(roots: Iterable[Algebra], always: bool) -> dict[str, int]:
         joins.update({node.fingerprint: node for node in operators(root) if isinstance(node, Join)})
     sides = (stored_side(node, port) for node in joins.values() for port in (0, 1))
     read = Counter(side.name for side in sides if side is not None)
-    found = {name: count for name, count in read.items() if always or count > 1}
-    return found | ({LEAVING: 1} if found else {})
+    return {name: count for name, count in read.items() if always or count > 1}
 
 
 def arriving(side: StoredSide, node: Algebra, builder: Builder) -> Algebra:
@@ -82,8 +78,7 @@ def window_store(side: StoredSide, edge: Edge, stage: int, node: Algebra, builde
         edge: on which the rows of the stream arrive at `stage`.
         node: the side.
     """
-    kind = LeavingStoreSpec if LEAVING in builder.grains else WindowStoreSpec
-    spec = kind(side.key, side.rows.schema.types)
+    spec = WindowStoreSpec(side.key, side.rows.schema.types)
     owner = builder.choices.owner(side.operator)
     for i, step in enumerate(builder.steps):
         if (step.spec, step.inputs, step.stage, step.choices.owner) == (spec, (edge,), stage, owner):

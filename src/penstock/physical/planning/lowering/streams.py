@@ -26,12 +26,12 @@ from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import ProjectSpec
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.plan.streams import ChangesSpec, DistinctChangesSpec, RStreamSpec, StreamMode
 from penstock.physical.planning.lowering.aggregates import can_tell_rows, lower_at_boundaries
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.ends import taken_back
 from penstock.physical.planning.lowering.probes import may_take_back
-from penstock.physical.planning.strategies import Strategy
 from penstock.tree import walk
 
 
@@ -59,7 +59,7 @@ def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: Stre
 
 
 def _taken_back(relation: Algebra, builder: Builder) -> bool:
-    """Return whether `relation` consists of the results of a join that takes them back."""
+    """Return whether `relation` consists of the results of a join that retracts them."""
     join = taken_back(relation, builder.grains)
     return join is not None and builder.steps[builder.lower(join).step - builder.first].spec.takes_back
 

@@ -27,7 +27,7 @@ def watched(child: Lowered, node: Algebra, conditions: Mapping[str, Expression |
     return replace(child, step=builder.add(WatchedSpec(found), [Edge(child.step)], child.stage, node))
 
 
-def told_widths(child: Lowered, node: Algebra, aggregate: Aggregate, builder: Builder) -> Lowered:
+def watched_widths(child: Lowered, node: Algebra, aggregate: Aggregate, builder: Builder) -> Lowered:
     """Return the rows of `aggregate`, which `child` computes as `node`, with the widths of their bounds of estimates
     watched."""
     places = {call: Column(DOUBLE, len(aggregate.group) + n) for n, call in enumerate(aggregate.aggregates)}

@@ -1,9 +1,9 @@
 """Estimate the state of a plan before it runs: whether it is bounded, by what, and about how many bytes.
 
 `state_of` walks the steps of a plan; each spec returns the parts of state that its operator stores (`Spec.state`).
-Sizes follow from the estimates of the inputs (`algebra/optimizer/statistics.py`): rates, lengths of windows and numbers
-of distinct values; they are good for an order of magnitude. State bounded by the number of some values is as large as
-the statistics have these values; unbounded state is shown as it is after an hour.
+Sizes follow from the estimates of the inputs (`algebra/properties/statistics.py`): rates, lengths of windows and
+numbers of distinct values; they are good for an order of magnitude. State bounded by the number of some values is as
+large as the statistics have these values; unbounded state is shown as it is after an hour.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow, operators
 from penstock.algebra.optimizer.estimates import estimate
-from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.statistics import Statistics, seconds
 from penstock.physical.plan.plan import Plan, Step
-from penstock.physical.plan.state import TIMES, StateInput, StatePart, width
+from penstock.physical.plan.state.state_parts import TIMES, StateInput, StatePart, width
 from penstock.physical.planning.state_size.parts import StepState
 
 #: What each step of a plan computes, by its number.

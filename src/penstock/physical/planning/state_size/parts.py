@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.algebra.properties.boundedness import Boundedness, together
 from penstock.physical.plan.plan import Step
-from penstock.physical.plan.state import StatePart
+from penstock.physical.plan.state.state_parts import StatePart
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade, together
+from penstock.algebra.properties.statistics import SourceStatistics, Statistics
 from penstock.deep import deep
 from penstock.errors import counted
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import planned
 from penstock.physical.planning.state_size.estimate import StepNodes, state_of
 from penstock.physical.planning.state_size.parts import StepState
-from penstock.physical.planning.strategies import Strategy
 from penstock.storage.documents import Document
 
 _GRADES = {

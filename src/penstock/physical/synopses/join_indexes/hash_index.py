@@ -352,8 +352,7 @@ class HashJoinIndex(Synopsis):
         return [chunk.live for chunk in self._chunks]
 
     def replace(self, elements: Elements) -> None:
-        """Replace the content by `elements`, which are in order of expiration. They are indexed when somebody needs
-        it."""
+        """Replace the content by `elements`, which are in order of expiration. They are indexed on first use."""
         self._clear()
         if len(elements):
             self._next_id += 1

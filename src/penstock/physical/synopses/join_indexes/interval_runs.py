@@ -21,7 +21,7 @@ from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.compiled import group_codes, mix_time, with_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.ticks import lengths
-from penstock.physical.planning.ranges import RangeSpan, span_keys
+from penstock.physical.plan.joins.ranges import RangeSpan, span_keys
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, SortedRuns, index_keys
 
 #: A time slice has at least about this many rows.

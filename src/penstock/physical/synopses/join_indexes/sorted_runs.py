@@ -88,7 +88,7 @@ class SortedRun(_Timed):
 
 @dataclass(frozen=True)
 class UnsortedRun(_Timed):
-    """The elements of a run that nobody has probed yet; they are sorted when somebody does."""
+    """The elements of a run that has not been probed yet; the first probe sorts them."""
 
     number: int
     elements: Elements

@@ -103,7 +103,7 @@ def move_end(member, size, items, places, entries, ranks):  # type: ignore[no-un
 
 @loop
 def rebuild(heap, size, items, places, entries, ranks):  # type: ignore[no-untyped-def]
-    """Order a heap anew, all of whose members may have changed."""
+    """Restore the order of a heap all of whose members may have changed."""
     for place in range(size // 2 - 1, -1, -1):
         _sink(heap, items[heap, place], place, size, items, places, entries, ranks)
     for place in range(size):

@@ -1,6 +1,6 @@
 """The compiled loop over the instants: entries expire, enter, are worked on in the order of their keys, and are shed.
 
-Entering, expiring and a unit of work cost O(log of the entries that wait); keys that fade are made anew all together,
+Entering, expiring and a unit of work cost O(log of the entries that wait); keys that fade are recomputed all together,
 once a period. A look-up follows the chain of the elements with the key of x, from the newest before x on.
 """
 
@@ -99,7 +99,7 @@ from penstock.physical.synopses.preferences.layout import (
 )
 from penstock.physical.synopses.preferences.result_figures import rate_next
 from penstock.physical.synopses.preferences.work_at_once import units_at_once, work_at_once
-from penstock.physical.synopses.preferences.work_rows import grown, say, say_threshold
+from penstock.physical.synopses.preferences.work_rows import append_row, append_threshold, grown
 
 #: Results after which the loop returns to its caller: between two instants, of a granted round between two units.
 ENOUGH = 1 << 17
@@ -182,10 +182,10 @@ def fade_of(entries, i, at, parameters, fade, own, own_base, others, base, spans
 
 
 @loop
-def _make_keys_anew(  # type: ignore[no-untyped-def]
+def _recompute_keys(  # type: ignore[no-untyped-def]
     at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans,
 ):  # fmt: skip
-    """Make the keys of all entries anew for whose side a period has begun."""
+    """Recompute the keys of all entries for whose side a period has begun."""
     changed = False
     for probed in range(2):
         every = parameters[EVERY + probed]
@@ -267,7 +267,7 @@ def _shed(  # type: ignore[no-untyped-def]
         numbers[SHED] += 1
     if parameters[RECORDS] and not math.isnan(least):
         out, out_ranks = grown(out, out_ranks, count)
-        count = say(LEAST_SHED, at, least, out, out_ranks, count)
+        count = append_row(LEAST_SHED, at, least, out, out_ranks, count)
     return out, out_ranks, count
 
 
@@ -403,7 +403,7 @@ def run(  # type: ignore[no-untyped-def]
             if at > limit:
                 break
             expire(at, items, places, entries, ranks, free, numbers, parameters)
-            _make_keys_anew(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
+            _recompute_keys(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
             if not numbers[WAITING]:
                 break
             if count >= ENOUGH:
@@ -416,15 +416,15 @@ def run(  # type: ignore[no-untyped-def]
             _count_unit(numbers, parameters)
             if parameters[RECORDS] and not numbers[WAITING]:
                 out, out_ranks = grown(out, out_ranks, count)
-                count = say(EMPTIED, at, np.nan, out, out_ranks, count)
-            out, out_ranks, count = say_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
+                count = append_row(EMPTIED, at, np.nan, out, out_ranks, count)
+            out, out_ranks, count = append_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
         if position >= total:
             return out, out_ranks, count, -1
         if count >= ENOUGH:
             return out, out_ranks, count, position
         at = instants[position]
         expire(at, items, places, entries, ranks, free, numbers, parameters)
-        _make_keys_anew(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
+        _recompute_keys(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
         idle = numbers[WAITING] == 0
         if timed and idle:
             _skip_slots(numbers, parameters, at)
@@ -457,7 +457,7 @@ def run(  # type: ignore[no-untyped-def]
                 out_ranks, count,
             )  # fmt: skip
         if numbers[UNITS_DONE] > before:
-            out, out_ranks, count = say_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
+            out, out_ranks, count = append_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
         out, out_ranks, count = _shed(
             at, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count
         )
@@ -475,7 +475,7 @@ def run_granted(  # type: ignore[no-untyped-def]
     out_ranks = np.empty((1024, RESULT_VALUES), np.float64)
     count = 0
     expire(reached + 1, items, places, entries, ranks, free, numbers, parameters)
-    _make_keys_anew(reached + 1, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
+    _recompute_keys(reached + 1, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
     for k in range(fresh.shape[0]):
         _enter(
             fresh, fresh_ranks, k, fresh[k, MADE], items, places, entries, ranks, free, numbers, parameters, fade,
@@ -493,7 +493,7 @@ def run_granted(  # type: ignore[no-untyped-def]
             side1, spans, out, out_ranks, count,
         )  # fmt: skip
     if numbers[UNITS_DONE] > before:
-        out, out_ranks, count = say_threshold(reached + 1, items, ranks, numbers, parameters, out, out_ranks, count)
+        out, out_ranks, count = append_threshold(reached + 1, items, ranks, numbers, parameters, out, out_ranks, count)
     out, out_ranks, count = _shed(
         reached + 1, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count
     )

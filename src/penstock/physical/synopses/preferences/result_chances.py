@@ -198,9 +198,9 @@ def _faded(at, since, stretch, probed, parameters, fade):  # type: ignore[no-unt
     return math.pow(fade, float(granularity(stretch, at // every, parameters[RATES + probed], depth) - 1))
 
 
-@compiled(reads="said_at said_what said_keys emitted ends shed_at shed_keys", error_model="numpy")
+@compiled(reads="instants kinds keys emitted ends shed_at shed_keys", error_model="numpy")
 def _follow(  # type: ignore[no-untyped-def]
-    said_at, said_what, said_keys, granted, emitted, ends, integers, values, parameters, fade, shed_at, shed_keys,
+    instants, kinds, keys, granted, emitted, ends, integers, values, parameters, fade, shed_at, shed_keys,
     start, there, most,
 ):  # fmt: skip
     """Follow the thresholds of a round from number `start` on, until there are `most` changes; return the changes of
@@ -208,7 +208,7 @@ def _follow(  # type: ignore[no-untyped-def]
     been emitted by then. there: how many had been emitted before."""
     size, sheds = 1024, shed_at.shape[0]
     rows, at, found = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.float64)
-    all_at, all_keys = np.empty(sheds + said_at.shape[0], np.int64), np.empty(sheds + said_at.shape[0], np.float64)
+    all_at, all_keys = np.empty(sheds + instants.shape[0], np.int64), np.empty(sheds + instants.shape[0], np.float64)
     for i in range(sheds):
         all_at[i], all_keys[i] = shed_at[i], shed_keys[i]
     made, since, stretch, probed = integers[MADE], integers[SINCE], integers[STRETCH], integers[PROBED]
@@ -220,10 +220,10 @@ def _follow(  # type: ignore[no-untyped-def]
         if best[r] != np.inf:
             active[alive] = r
             alive += 1
-    said = start
-    while said < said_at.shape[0] and count < most:
-        now, key, what = said_at[said], said_keys[said], said_what[said]
-        said += 1
+    number = start
+    while number < instants.shape[0] and count < most:
+        now, key, what = instants[number], keys[number], kinds[number]
+        number += 1
         while there < emitted.shape[0] and (granted or emitted[there] <= now):
             if sheds and math.isnan(cap[there]):
                 place = np.searchsorted(all_at[:sheds], made[there])
@@ -282,7 +282,7 @@ def _follow(  # type: ignore[no-untyped-def]
             # Nothing waits that was there when entries were shed.
             sheds = 0
     sheds_at, sheds_keys = all_at[:sheds].copy(), all_keys[:sheds].copy()
-    return rows[:count], at[:count], found[:count], sheds_at, sheds_keys, said, there
+    return rows[:count], at[:count], found[:count], sheds_at, sheds_keys, number, there
 
 
 @loop

@@ -1,4 +1,4 @@
-"""What is told of the results of a preference: how many, how late, and of which promise `[pt 5]`.
+"""Figures of the results of a preference: how many, how late, and of which promise `[pt 5]`.
 
 An entry is *promising* whose priority, when it is made, lies in a bucket above that of the 0.9 quantile of the
 priorities made before in its shard. Those whose work is done at once have none. Quantiles are those of DDSketch: they

@@ -1,8 +1,8 @@
-"""What a preference says of its results, in place of their inclusion records: new results, and thresholds in between.
+"""Messages of a preference in place of the inclusion records of its results: new results, and thresholds in between.
 
 Both travel as elements of the relation, whose last column has the message as bytes: what was emitted, with what its
-probability depends on; and rows without values for the thresholds of the shard. What reads them makes the records of
-them (`operators/preferences/records.py`), or sums.
+probability depends on; and rows without values for the thresholds of the shard. Their reader makes the records
+from them (`operators/preferences/records.py`), or sums.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NewResults(NamedTuple):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a round says beside results. at: ticks, ascending; what, keys: as in `layout.py`.
+    """The rows of a round beside its results. at: ticks, ascending; what, keys: as in `layout.py`.
     A threshold comes before what is shed at its instant. granted: a round under AUTO, whose results all meet it."""
 
     at: Int64s
@@ -88,9 +88,9 @@ def read_messages(elements: Elements) -> tuple[Elements, NewResults] | Threshold
         made = content.view(_RESULT)
         new = NewResults(np.ascontiguousarray(made["integers"].T), np.ascontiguousarray(made["floats"].T))
         return Elements(elements.columns[:-1], elements.ts, elements.exp), new
-    said = content.view(_THRESHOLD)
-    keys = np.ascontiguousarray(said["key"])
-    return Thresholds(elements.ts, np.ascontiguousarray(said["what"]), keys, bool(said["granted"][0]))
+    sent = content.view(_THRESHOLD)
+    keys = np.ascontiguousarray(sent["key"])
+    return Thresholds(elements.ts, np.ascontiguousarray(sent["what"]), keys, bool(sent["granted"][0]))
 
 
 def _as_bytes(made: npt.NDArray[np.void]) -> pa.Array:
@@ -100,7 +100,7 @@ def _as_bytes(made: npt.NDArray[np.void]) -> pa.Array:
 
 
 def split(done: WorkDone, granted_until: int | None) -> tuple[WorkDone, Thresholds]:
-    """Return the results of work, and what it says beside them. granted_until: the last tick of a round under AUTO."""
+    """Return the results of work, and its thresholds. granted_until: the last tick of a round under AUTO."""
     pairs = done.integers[:, R_SIDE] >= 0
     rows, keys = done.integers[~pairs], done.values[~pairs, V_KEY]
     what, at = rows[:, R_SIDE], rows[:, R_AT].copy()

@@ -1,7 +1,7 @@
 """Entries that wait for work: the arrays of the compiled loop, and how they grow, are saved and restored.
 
-All of it is written anew with every snapshot after a change: which entries wait, and how far they have come, changes
-from round to round. Heaps follow from the keys.
+Every snapshot after a change writes all of it: which entries wait, and how far they have come, changes from round to
+round. Heaps follow from the keys.
 """
 
 from __future__ import annotations
@@ -261,8 +261,8 @@ class WaitingEntries(Synopsis):
         numbers = self._numbers.tolist()
         # Room in the arrays is no content.
         numbers[FREE] = 0
-        told = self.results.marks()
-        return {"id": self._id, "numbers": numbers, "spans": spans, "results": told}, {self._id: self._chunk}
+        results = self.results.marks()
+        return {"id": self._id, "numbers": numbers, "spans": spans, "results": results}, {self._id: self._chunk}
 
     def _written(self) -> pa.RecordBatch:
         kept = self.waiting()

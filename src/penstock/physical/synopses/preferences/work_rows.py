@@ -34,7 +34,7 @@ def grown(out, out_ranks, count):  # type: ignore[no-untyped-def]
 
 
 @loop
-def say(what, at, key, out, out_ranks, count):  # type: ignore[no-untyped-def]
+def append_row(what, at, key, out, out_ranks, count):  # type: ignore[no-untyped-def]
     """Add a row that is no result, such as THRESHOLD, for which there is room; return the number of rows."""
     out[count] = 0
     out[count, R_SIDE], out[count, R_AT] = what, at
@@ -44,10 +44,10 @@ def say(what, at, key, out, out_ranks, count):  # type: ignore[no-untyped-def]
 
 
 @loop
-def say_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count):  # type: ignore[no-untyped-def]
+def append_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count):  # type: ignore[no-untyped-def]
     """Add the threshold after work at an instant; of several for an instant the last one is that at its end."""
     if parameters[RECORDS]:
         out, out_ranks = grown(out, out_ranks, count)
         key = ranks[items[BEST, 0], KEY] if numbers[WAITING] else np.nan
-        count = say(THRESHOLD, at, key, out, out_ranks, count)
+        count = append_row(THRESHOLD, at, key, out, out_ranks, count)
     return out, out_ranks, count

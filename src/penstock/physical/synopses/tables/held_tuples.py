@@ -1,6 +1,6 @@
 """The tuples held under the budgets of a query, as they are written: entries with their values, in one chunk.
 
-All of it is written anew with every snapshot after a change: what a budget holds is small, and most of it changes. The
+Every snapshot after a change writes all of it: what a budget holds is small, and most of it changes. The
 heaps and stretches are not written; they follow from the entries (`shedding/shedder.py`).
 """
 

@@ -110,7 +110,7 @@ class JumpingWindowBuffer(Synopsis):
         self._size = int(size)
         self._substreams.touch(slots)
         self._substreams.touch(waiting)
-        parts = self._told(columns, base, start, end, taken, old[:out], ended[:out])
+        parts = self._changes(columns, base, start, end, taken, old[:out], ended[:out])
         self._store(columns, base, taken)
         return (concat(parts) if parts else None), evaluated
 
@@ -119,7 +119,7 @@ class JumpingWindowBuffer(Synopsis):
             self._unread = False
             self._read()
 
-    def _told(
+    def _changes(
         self, columns: Sequence[pa.Array], base: int, start: Int64s, end: Int64s, taken: Int64s, old: Int64s,
         ended: Int64s,
     ) -> list[Elements]:  # fmt: skip

@@ -55,12 +55,12 @@ def link(slots, following, state, lists, places, size):  # type: ignore[no-untyp
 @loop
 def run(  # type: ignore[no-untyped-def]
     numbers, ticks, rows, boundary, slots, most, length, every, alone, slide, align, keyed, base,
-    l_ts, l_number, l_slot, following, state, lists, counts, marks, places, start, end, taken, old, ended, told,
+    l_ts, l_number, l_slot, following, state, lists, counts, marks, places, start, end, taken, old, ended, evaluations,
 ):  # fmt: skip
     """Feed the instants. most, length: of the window, -1 for no limit; every, slide: 0 for none. Elements of the log
     from `base` on are new: `taken` says which of the given ones each is, `start` and `end` their lives (start 0: not
-    come in yet). told: which instants are evaluations. `old`, `ended`: elements from before that come in (the instant)
-    or go (minus the instant). Return (size of the log, number of those)."""
+    come in yet). evaluations: whether each instant is one. `old`, `ended`: elements from before that come in (the
+    instant) or go (minus the instant). Return (size of the log, number of those)."""
     size = base
     out = 0
     immediate = every == 0 and slide == 0
@@ -108,8 +108,9 @@ def run(  # type: ignore[no-untyped-def]
                     state[places[2]] = GONE
                 places[2] += 1
         marks[2] = tick
-        # Without a frequency a window speaks where its stream has an element; elsewhere what changes is heard anyway.
-        told[i] = own >= 0 if immediate else evaluated
+        # Without FREQUENCY the window is evaluated at every arrival on its own stream; changes of other streams are
+        # emitted by the operators above.
+        evaluations[i] = own >= 0 if immediate else evaluated
         if not evaluated:
             continue
         if alone:
@@ -132,7 +133,7 @@ def run(  # type: ignore[no-untyped-def]
             counts[_SEEN_TS, slot] = tick
             continue
         if most >= 0 and not keyed and not immediate and marks[0] > 0:
-            # Elements that nobody needs move the count of the one substream too; it has been given number 0.
+            # Elements that no evaluation reads increase the count of the one substream too, which has number 0.
             out = _push_out(0, instant, base, most, l_number, following, state, lists, counts, end, old, ended, out)
             counts[_SEEN, 0] = counts[_COUNT, 0]
         for row in range(places[0], size):

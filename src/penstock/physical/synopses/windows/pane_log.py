@@ -21,7 +21,7 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_uint64
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.queues.expiration_queue import FifoQueue
 from penstock.physical.synopses.tables.keyed_table import Float64s, KeyedTable

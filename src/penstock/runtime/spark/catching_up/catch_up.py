@@ -23,7 +23,7 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
-from penstock.physical.elements import Elements
+from penstock.physical.elements import Elements, gathered
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of
@@ -42,16 +42,16 @@ from penstock.runtime.spark.catching_up.relation_contents import RelationContent
 from penstock.runtime.spark.catching_up.start_options import Bounds, bounds_of, is_posted, not_kept
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, hold, let_go, round_name
+from penstock.runtime.spark.checkpoint.offset import Offset
+from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
-from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.known_splits import KnownSplits
-from penstock.runtime.spark.input.offset import Offset
-from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.totals import RunTotals
 from penstock.runtime.spark.output.withheld import WithheldAnswers
 from penstock.runtime.spark.retained.compacted_updates import CompactedLog, CompactedUpdates
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedFile, RetainedLog
@@ -61,6 +61,8 @@ from penstock.runtime.spark.worker.packets import Packet
 from penstock.runtime.spark.worker.stage import forget_warm
 from penstock.storage import storage
 
+#: Rows of small files that are processed together.
+_AT_ONCE = 2**16
 #: Called after each part of the past with the seconds that it took.
 Pause = Callable[[float], None]
 
@@ -247,6 +249,9 @@ class CatchUp:
             skipped: by source, how many of the recorded tasks are left out.
         """
         left = dict(skipped)
+        # What has been emitted early is known when all is read up to the round in which a sink was answered last.
+        answered = {number for rounds in self._answered.values() for pair in rounds for number in pair if number}
+        ends = sorted({last, *(number for number in answered if number < last)})
         parts: dict[int, PastRound] = {}
         for name, start in self._starting.items():
             if start.retained is None:
@@ -254,8 +259,11 @@ class CatchUp:
             skipped_until = self._skipped(name)
             for file in start.retained.files(after + 1, last):
                 if skipped_until is None or file.high > skipped_until:
-                    part = parts.setdefault(file.round, PastRound())
-                    part.add(PastRound(files=[(name, file)], bytes=start.retained.size(file)))
+                    size = start.retained.size(file)
+                    for piece in file.parted(ends):
+                        part = parts.setdefault(piece.rounds[0], PastRound())
+                        part.add(PastRound(files=[(name, piece)], bytes=size))
+                        size = 0
         for known in rounds:
             part = parts.setdefault(known.number, PastRound())
             beats = {name: tick for task in known.tasks for name, tick in task.beats if name in self.job.plan.sources}
@@ -268,9 +276,7 @@ class CatchUp:
                     part.add(PastRound(read, bytes=size))
                     left[name] = max(0, left[name] - len(tasks))
         self._all_bytes += sum(part.bytes for part in parts.values())
-        # What has been emitted early is known when all is read up to the round in which a sink was answered last.
-        answered = {number for rounds in self._answered.values() for pair in rounds for number in pair if number}
-        for until in sorted({last, *(number for number in answered if number < last)}):
+        for until in ends:
             for some in merged([parts.pop(number) for number in sorted(parts) if number <= until], self._limit):
                 self._run(some, pause)
             self._forget_answered(until)
@@ -282,10 +288,13 @@ class CatchUp:
         began = time.monotonic()
         # Rounds of the past are numbered from 1, as those of its planner are.
         tasks = part.numbered(self._rounds + 1)
+        retained: dict[str, list[RetainedFile]] = {}
+        for name, file in part.files:
+            retained.setdefault(name, []).append(file)
         more: Iterator[Packet] = chain.from_iterable(
-            self._retained(name, file, len(tasks) + number) for number, (name, file) in enumerate(part.files)
+            self._retained(name, files, len(tasks) + number) for number, (name, files) in enumerate(retained.items())
         )
-        first = len(tasks) + len(part.files)
+        first = len(tasks) + len(retained)
         before = chain.from_iterable(
             self._compacted(name, updates, first + number) for number, (name, updates) in enumerate(compacted.items())
         )
@@ -301,12 +310,12 @@ class CatchUp:
         if pause is not None:
             pause(time.monotonic() - began)
 
-    def _retained(self, source: str, file: RetainedFile, task: int) -> Iterator[Packet]:
+    def _retained(self, source: str, files: Sequence[RetainedFile], task: int) -> Iterator[Packet]:
         log = self._starting[source].retained
         assert log is not None, "the source is read from its retained elements"
-        return retained_packets(
-            self.job, self._tables, source, log.read(file, self.job.plan.needed_columns(source)), task
-        )
+        columns = self.job.plan.needed_columns(source)
+        parts = (part for file in files for part in log.read(file, columns))
+        return retained_packets(self.job, self._tables, source, gathered(parts, _AT_ONCE), task)
 
     def _compacted(self, source: str, updates: CompactedUpdates, task: int) -> Iterator[Packet]:
         columns = self.job.plan.needed_columns(source)

@@ -1,4 +1,5 @@
-"""Compaction of posted relations: few files stand for the posts that have been read long ago.
+"""Compaction of posted relations: few files stand for the posts that have been read long ago; and of retained streams,
+of which many files become one (`retained/merging.py`).
 
 Every post is a file, and an entry of the list of what was read. Once there are many, those that have been read are
 written together as accepted updates (`retained/compacted_updates.py`), and then removed. A new file is merged with the
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.algebra.nodes.scans import Source
+from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
 from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.progress import NOTHING
@@ -29,11 +31,15 @@ from penstock.runtime.spark.catching_up.start_options import is_posted
 from penstock.runtime.spark.catching_up.update_reader import ReadStep, UpdateReader, UpdateSource
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
-from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.retained import merging
 from penstock.runtime.spark.retained.compacted_updates import CompactedLog, CompactedUpdates
+from penstock.runtime.spark.retained.merging import MergedFile, files_to_merge, merged_file, put_in_place
+from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog
 from penstock.runtime.spark.retained.retention import source_progress
 from penstock.settings import Settings
+from penstock.storage import storage
 
 LOG = logger_of("runtime")
 
@@ -47,12 +53,14 @@ _RATIO = 2
 _SMALL = 2**18
 #: Posts that are removed at once: no round is planned meanwhile.
 _REMOVED_AT_ONCE = 256
+#: What is retained of a stream lies in at least about so many files, so that what is too old goes bit by bit.
+_SPANS = 8
 #: Seconds between two looks.
 _EVERY = 1.0
 
 
 class Compaction:
-    """The compaction of the relations of one run.
+    """The compaction of the relations and retained streams of one run.
 
     Args:
         rounds: of the run.
@@ -73,6 +81,8 @@ class Compaction:
         self._failed: dict[str, int] = {}
         #: By relation, up to how many splits posts and files have been removed by this process.
         self._removed: dict[str, int] = {}
+        #: By retained stream, the round up to which its files have been looked at.
+        self._merged: dict[str, int] = {}
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -95,19 +105,24 @@ class Compaction:
         """Compact what is due. What fails is logged, and tried again when more has been posted."""
         intake = self._intake()
         for source in intake.sources:
-            if self._stopped.is_set() or not is_posted(source):
+            is_retained = source.is_stream and source.retain is not None
+            if self._stopped.is_set() or not (is_retained or is_posted(source)):
                 continue
             file = source_file(source.name, intake.births)
             done = 0
             try:
                 known = self._rounds.delivered_state(self._known)
-                done = known.offset.splits_done(source.name)
-                self._compact(source, file, known, intake)
+                done = known.offset.round if is_retained else known.offset.splits_done(source.name)
+                if is_retained:
+                    self._merge(source, file, done)
+                else:
+                    self._compact(source, file, known, intake)
             except Exception as error:
-                # Whatever it is, the posts are still there, and the run goes on.
+                # Whatever it is, the posts and files are still there, and the run goes on.
                 if self._failed.get(file) is None:
-                    message = f"the posts to {source.name} stay as they are: {error}"
-                    log_event(LOG, logging.WARNING, "not_compacted", message, relation=source.name)
+                    what = "files kept of" if is_retained else "posts to"
+                    message = f"the {what} {source.name} stay as they are: {error}"
+                    log_event(LOG, logging.WARNING, "not_compacted", message, source=source.name)
                 self._failed[file] = done
 
     def _known(self, offset: Offset, batch: int) -> KnownPast:
@@ -134,8 +149,42 @@ class Compaction:
         if self._removed.get(file, 0) < before.splits:
             self._remove(log, file, before)
 
+    def _merge(self, source: Source, file: str, last: int) -> None:
+        """Merge files of a retained stream of rounds up to `last`, where there are many and no reader has them open."""
+        seen = max(self._merged.get(file, 0), self._failed.get(file, 0))
+        if last < seen + merging.FEW // 4:
+            return
+        log, pins = RetainedLog(self._folder, file), Pins(self._folder)
+        span = (source.retain or 0) // _SPANS
+
+        def placed(merged: MergedFile | None) -> bool:
+            # A reader that begins lists the files, and pins them, in a delivered state too.
+            is_free = not pins.has(file)
+            if is_free and merged is not None:
+                put_in_place(log, merged)
+            elif is_free:
+                for left in log.replaced():
+                    storage().remove(log.place / left.name)
+            return is_free
+
+        is_free = not pins.has(file)
+        if file not in self._merged:
+            # What an earlier process has left.
+            is_free = self._rounds.delivered_state(lambda *state: placed(None))
+        while is_free and not self._stopped.is_set() and (files := files_to_merge(log, last, span)):
+            try:
+                with merged_file(log, files) as merged:
+                    is_free = self._rounds.delivered_state(lambda *state, merged=merged: placed(merged))
+            except PenstockError:
+                # Some may have been removed meanwhile, as too old.
+                if all(map(log.size, files)):
+                    raise
+        if is_free:
+            self._merged[file] = last
+            self._failed.pop(file, None)
+
     def _remove(self, log: CompactedLog, file: str, compacted: CompactedUpdates) -> None:
-        """Remove what compacted updates stand for, as far as nobody needs it."""
+        """Remove the updates that compacted ones replace, as far as they are not needed any more."""
         removed: int | None = -1
         while not self._stopped.is_set():
             before, removed = removed, self._rounds.release(file, compacted.splits, _REMOVED_AT_ONCE)

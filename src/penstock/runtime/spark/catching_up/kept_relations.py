@@ -1,7 +1,7 @@
 """The updated relations of a run as they are now, kept once for all that read them: SELECT, UPDATE and DELETE, and
 queries that begin NOW.
 
-Of each relation that somebody has read, the accepted updates are in memory, those up to some instant folded into its
+Of each relation that has been read, the accepted updates are in memory, those up to some instant folded into its
 content there. Each reader first reads on, from where the one before it stood to the round delivered last; so the first
 reader after a start reads all updates, and the others what is new. Of a posted relation it reads those that have been
 compacted (`retained/compacted_updates.py`), and the posts behind them.
@@ -32,7 +32,7 @@ from penstock.runtime.spark.retained.retention import source_progress
 
 #: Updates that are not folded while they are fewer.
 _FEW = 256
-#: Bytes of all relations together, unless a run says otherwise.
+#: Bytes of all relations together, unless a run sets another limit.
 _LIMIT = 256 * 2**20
 #: The folding stays so many times further behind than the reader that came too late needed.
 _FURTHER = 2

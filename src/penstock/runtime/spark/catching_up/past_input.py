@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -24,18 +25,22 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import Ticks
 from penstock.connectors.contract import LogConnector, Split, Stretch
 from penstock.connectors.sources import is_rereadable, open_source
+from penstock.errors import PenstockError
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.spark.checkpoint.epochs import Epoch, last_offset, offset_mark, source_file
+from penstock.runtime.spark.checkpoint.epochs import OFFSET, Epoch, last_offset, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen, round_name
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
 from penstock.runtime.spark.input.known_splits import KnownSplits
-from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.retained.compacted_updates import CompactedLog, CompactedUpdates
 from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog, retained_columns
 from penstock.storage.seals import damaged
 from penstock.types import END
+
+#: The ticks of elements, by the folder of a retained stream and the file.
+ReadTicks = dict[tuple[Path, RetainedFile], Ticks]
 
 
 class SplitPlanner(InputPlanner):
@@ -200,17 +205,25 @@ class KnownPast:
         return min(possible, default=END)
 
     def retained_ticks(
-        self, source: Source, after: int, until: int, read: dict[str, Ticks] | None = None
+        self, source: Source, after: int, until: int, read: ReadTicks | None = None
     ) -> Ticks:  # fmt: skip
         """Return the ticks of the elements of a stream behind the tick `after` up to the tick `until`, where it retains
-        these; none where it does not. read: those of files, by path, to which more are added.
+        these; none where it does not. read: those of files, to which more are added.
         """
         log = RetainedLog(self._folder, source_file(source.name, self.births), source.timestamp)
         if not source.is_stream or not log.has(after):
             return np.empty(0, np.int64)
-        files = [file for file in log.files(last=self.offset.round) if file.high > after and file.low <= until]
-        ticks = np.concatenate([np.empty(0, np.int64), *(_ticks_in(log, file, read) for file in files)])
-        return ticks[(ticks > after) & (ticks <= until)]
+        while True:
+            files = [file for file in log.files(last=self.offset.round) if file.high > after and file.low <= until]
+            try:
+                parts = [_ticks_in(log, file, read) for file in files]
+            except PenstockError:
+                # They may have been merged meanwhile.
+                if all(map(log.size, files)):
+                    raise
+                continue
+            ticks = np.concatenate([np.empty(0, np.int64), *parts])
+            return ticks[(ticks > after) & (ticks <= until)]
 
     def _start_compacted(self, source: Source, bound: int | None) -> PastStart | None:
         """Return the same for a posted relation of which updates have been compacted."""
@@ -256,14 +269,14 @@ def tasks_of(known: ReadRound, source: str, births: Mapping[str, int]) -> list[R
     return [task for task in known.tasks if task.source == source]
 
 
-def _ticks_in(log: RetainedLog, file: RetainedFile, read: dict[str, Ticks] | None) -> Ticks:
-    """Return the ticks in a retained file. read: those that have been read, by path."""
-    path = str(log.place / file.name)
-    found = None if read is None else read.get(path)
+def _ticks_in(log: RetainedLog, file: RetainedFile, read: ReadTicks | None) -> Ticks:
+    """Return the ticks in a retained file. read: those that have been read."""
+    key = log.place, file
+    found = None if read is None else read.get(key)
     if found is None:
         found = np.concatenate([np.empty(0, np.int64), *(elements.ts for elements in log.read(file, ()))])
         if read is not None:
-            read[path] = found
+            read[key] = found
     return found
 
 
@@ -334,7 +347,7 @@ def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> 
     if offset is None and not folder.delivered().round:
         offset = Offset(0, {}, {})
     if offset is None:
-        raise damaged(folder.root / f"{offset_mark(before.log)}.json", FileNotFoundError("it is gone"))
+        raise damaged(folder.root / f"{OFFSET}.json", FileNotFoundError("it is gone"))
     kept_sources = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
     idle = {name for name, source in plan.sources.items() if source.idle is not None}
 

@@ -11,8 +11,8 @@ from penstock.runtime.spark.catching_up.past_input import KnownPast
 from penstock.runtime.spark.catching_up.update_reader import UpdateReader
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.input.input_planner import ReadTask
-from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.retained.retained_log import Pins

@@ -33,10 +33,10 @@ from penstock.runtime.spark.catching_up.start_options import (
 )
 from penstock.runtime.spark.catching_up.update_reader import UpdateReader, bytes_of
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, round_name
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.checkpoint.start_provider import group_key
 from penstock.runtime.spark.checkpoint.state_files import contents_root
 from penstock.runtime.spark.input.input_planner import ReadTask
-from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound
 from penstock.runtime.spark.worker.ingest import element_packets
 from penstock.runtime.spark.worker.inline import Outcome, run_round

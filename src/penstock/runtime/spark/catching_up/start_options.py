@@ -26,15 +26,10 @@ from penstock.errors import PenstockError, counted
 from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of, plan_queries
-from penstock.physical.planning.state_size.summary import size_text
-from penstock.runtime.live.starts import ALL_OF_ANOTHER, never_full
-from penstock.runtime.spark.catching_up.past_input import KnownPast, PastStart
-from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.live.starts import ALL_OF_ANOTHER, PastRead, StartOption, never_full, starts_by
+from penstock.runtime.spark.catching_up.past_input import KnownPast, PastStart, ReadTicks
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.storage import storage
-from penstock.storage.documents import Document, Json
-
-#: What `start_options` looks at, and WARM WAIT where WARM is not possible.
-WAYS = (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING)
 
 
 @dataclass(frozen=True)
@@ -60,20 +55,25 @@ def bounds_of(queries: Iterable[Query], starts: Mapping[str, Start], known: Know
     """Return what may be left out of the sources of several queries of a plan."""
     bounds: dict[str, Bound | None] = {}
     for query in queries:
-        columns = {name: plan.needed_columns(name) for name in timed_sources(query.root)}
-        for source, bound in bounds_of_one(query, starts[query.name], known, columns).items():
+        # As they are declared now: a query may have been bound when a stream did not retain what it does.
+        sources = {name: plan.sources[name] for name in timed_sources(query.root)}
+        columns = {name: plan.needed_columns(name) for name in sources}
+        for source, bound in bounds_of_one(query, starts[query.name], known, columns, sources).items():
             former = bounds.get(source, bound)
             bounds[source] = None if former is None else former.and_also(bound)
     return bounds
 
 
-def bounds_of_one(query: Query, start: Start, known: KnownPast, columns: Mapping[str, Collection[int]]) -> Bounds:
+def bounds_of_one(
+    query: Query, start: Start, known: KnownPast, columns: Mapping[str, Collection[int]], sources: Mapping[str, Source]
+) -> Bounds:
     """Return the same of one query.
 
     Args:
         columns: by source, the positions of the declared columns that are read.
+        sources: those that it reads, as they are declared.
     """
-    needs, sources = query.root.needs, timed_sources(query.root)
+    needs = query.root.needs
     tick = heartbeat_at(query, known.offset) if start.at is None else start.at
     if start.mode is StartMode.BEGINNING or tick == NOTHING or any(need.ticks is None for need in needs.values()):
         return dict.fromkeys(sources)
@@ -120,7 +120,7 @@ def warm_or_later(query: Query, known: KnownPast, columns: Mapping[str, Collecti
     return Start(StartMode.WARM, None if tick == begin else tick)
 
 
-def awaited_of(query: Query, known: KnownPast, ticks: dict[str, Ticks] | None = None) -> AwaitedRows | None:
+def awaited_of(query: Query, known: KnownPast, ticks: ReadTicks | None = None) -> AwaitedRows | None:
     """Return for which rows a query waits that begins WARM WAIT (`awaited_rows`). ticks: those of retained files, by
     path; those that are read are added."""
     plan, sources = plan_queries([query]), timed_sources(query.root)
@@ -140,7 +140,7 @@ def _lost(query: Query, known: KnownPast, columns: Mapping[str, Collection[int]]
 
 
 def _held(
-    query: Query, known: KnownPast, lost: Mapping[str, int], ticks: dict[str, Ticks] | None = None
+    query: Query, known: KnownPast, lost: Mapping[str, int], ticks: ReadTicks | None = None
 ) -> Held:  # fmt: skip
     """Return what is there of the sources of a query behind the ticks `lost`, and final."""
     sources = timed_sources(query.root)
@@ -252,74 +252,9 @@ def what_helps(query: Query, source: Source) -> str:
     return f"CREATE STREAM {source.name} ... RETAIN {source.domain.show_length(max(back, 1))} or longer"
 
 
-@dataclass(frozen=True)
-class PastRead:
-    """What is read of a source when a query begins.
-
-    Args:
-        provider: from where.
-        bytes: how many.
-        rows: how many, None where it is not known.
-    """
-
-    provider: str
-    bytes: int
-    rows: int | None = None
-
-    def __str__(self) -> str:
-        rows = "" if self.rows is None else f"{counted(self.rows, 'row')}, "
-        return f"{self.provider} ({rows}{size_text(self.bytes)})"
-
-
-@dataclass(frozen=True)
-class StartOption:
-    """A way to begin a query.
-
-    Args:
-        start: the way.
-        reads: by source, what is read of its past.
-        obstacles: why it is not possible, and what would help; none where it is.
-        filled: after how much time the answer is that of WARM, for NOW where it is not at once.
-        since: the instant for which WARM WAIT waits, where that lies ahead.
-        missing: the rows for which it waits.
-    """
-
-    start: Start
-    reads: Mapping[str, PastRead]
-    obstacles: tuple[str, ...] = ()
-    filled: str = ""
-    since: str = ""
-    missing: str = ""
-
-    def as_json(self) -> Document:
-        """Return the option as a document."""
-        reads: list[Json] = [
-            {"source": source, "from": read.provider, "rows": read.rows, "bytes": read.bytes}
-            for source, read in self.reads.items()
-        ]
-        return {
-            "start": self.start.words, "possible": not self.obstacles, "obstacles": list(self.obstacles),
-            "reads": reads, "warm_after": self.filled or None, "since": self.since or None,
-            "awaits": self.missing or None,
-        }  # fmt: skip
-
-    def __str__(self) -> str:
-        mode = self.start.words
-        if self.obstacles:
-            return f"{mode}: no; {'; '.join(self.obstacles)}"
-        filled = f"; answers as WARM after {self.filled}" if self.filled else ""
-        filled += f"; answers from {self.since} on" if self.since else ""
-        filled += f"; answers with {self.missing}" if self.missing else ""
-        return f"{mode}: yes{filled}{''.join(f'; {source}: {read}' for source, read in self.reads.items())}"
-
-
 def start_options(query: Query, known: KnownPast) -> list[StartOption]:
     """Return which modes of START `query` could have in a run that has read `known`."""
-    options = [start_option(query, Start(mode), known) for mode in WAYS]
-    warm = WAYS.index(StartMode.WARM)
-    if options[warm].obstacles:
-        options.insert(warm + 1, start_option(query, Start(StartMode.WARM, wait=True), known))
-    return options
+    return starts_by(lambda start: start_option(query, start, known))
 
 
 def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
@@ -329,17 +264,17 @@ def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
     obstacles: list[str] = []
     plan, sources = plan_queries([query]), timed_sources(query.root)
     columns = {name: plan.needed_columns(name) for name in sources}
-    asked, since = start, ""
+    requested, since = start, ""
     if start.wait:
         awaited = awaited_of(query, known)
         if awaited is not None and awaited.rows:
-            return StartOption(asked, {}, missing=missing_rows(awaited.rows))
+            return StartOption(requested, {}, missing=missing_rows(awaited.rows))
         try:
             start = warm_or_later(query, known, columns)
         except PenstockError as error:
-            return StartOption(asked, {}, (error.message.partition(": ")[2],))
+            return StartOption(requested, {}, (error.message.partition(": ")[2],))
         since = "" if start.at is None else query.domain.show(start.at)
-    bounds = bounds_of_one(query, start, known, columns)
+    bounds = bounds_of_one(query, start, known, columns, timed_sources(query.root))
     reads: dict[str, PastRead] = {}
     for name, source in sources.items():
         bound = bounds[name]
@@ -357,7 +292,7 @@ def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
             obstacles.append(f"{name} cannot be read again from its beginning")
         else:
             obstacles.append(what_helps(query, source))
-    return StartOption(asked, reads, tuple(obstacles), since=since)
+    return StartOption(requested, reads, tuple(obstacles), since=since)
 
 
 def _option_now(query: Query, known: KnownPast) -> StartOption:
@@ -395,8 +330,3 @@ def _read(provider: str, known: KnownPast, source: str, past: PastStart, bound: 
     before = (0, 0) if past.compacted is None else (past.compacted.bytes, past.compacted.rows)
     size, count = sum(split.bytes for split in splits) + before[0], sum(counts) + before[1]
     return PastRead(provider, size, count if len(counts) == len(rows) else None)
-
-
-def text_of(options: Iterable[StartOption]) -> str:
-    """Return the options as EXPLAIN START shows them, one a line."""
-    return "\n".join(map(str, options))

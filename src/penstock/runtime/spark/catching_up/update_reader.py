@@ -52,7 +52,7 @@ class UpdateSource:
         self._folder = folder
         self._name = source.name
         self._is_log = isinstance(open_source(source), LogConnector)
-        #: Which rows were late follows from the order of arrival alone; otherwise the recorded rounds tell it.
+        #: Which rows were late follows from the order of arrival alone; otherwise from the recorded rounds.
         self._by_splits = not (self._is_log or source.system_time or source.idle is not None)
         self.is_readable = self._is_log or is_rereadable(source)
 
@@ -86,7 +86,7 @@ class UpdateSource:
         self._check_compacted(known, splits)
         rounds = RoundHistory(self._folder).until(offset.round, round_)
         tasks = [task for read in rounds for task in tasks_of(read, name, known.births)]
-        if not self._tell_all(tasks, done) if round_ == 0 else len(rounds) < offset.round - round_:
+        if not self._are_all(tasks, done) if round_ == 0 else len(rounds) < offset.round - round_:
             return None
         steps: list[ReadStep] = []
         for read in rounds:
@@ -95,7 +95,7 @@ class UpdateSource:
             round_, splits = read.number, splits + step.splits
         return steps
 
-    def _tell_all(self, tasks: Sequence[ReadTask], done: int) -> bool:
+    def _are_all(self, tasks: Sequence[ReadTask], done: int) -> bool:
         """Return whether recorded tasks are all that have read the relation."""
         if not tasks or tasks[0].high is not None:
             return False

@@ -1,1 +1,1 @@
-"""What a run keeps on disk, and how a start continues from it."""
+"""What a run keeps on disk: epochs, the offsets of rounds, state, and marks; its lock and its place."""

@@ -1,7 +1,6 @@
 """Epochs of a run, the versions of its plan: a new epoch begins whenever its script changes.
 
-All of them use one log of Spark's. A script that changed between two starts once began a log of its own, so an epoch
-records which one it uses.
+All of them use one log of Spark's.
 
 `epochs/<n>.json` records, for people and for the next start, which queries the run answers from the batch `base` on:
 the text of each, the fingerprint of what it computes, the epoch in which it began, its operators with the keys of their
@@ -28,37 +27,22 @@ from pathlib import Path
 from typing import Any
 
 from penstock.algebra.nodes.query import Start, StartMode
-from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
-from penstock.errors import PenstockError
-from penstock.physical.execution.progress import NOTHING
+from penstock.algebra.properties.statistics import SourceStatistics, Statistics
 from penstock.physical.planning.sharing import Beginning
 from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
+from penstock.runtime.spark.checkpoint.known_version import KnownVersion, Maturity
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.input.offset import Offset
-from penstock.runtime.spark.known_version import KnownVersion, Maturity
 from penstock.storage import storage
 from penstock.storage.documents import Document
 from penstock.storage.names import file_name
-from penstock.storage.seals import damaged
+from penstock.storage.seals import damaged, other_format
 
-#: The layout of these files, and of everything in a checkpoint but the state. Format 2 derives no file name from a
-#: user's text unchanged, and seals each file for its run and place. Format 3 has epochs that refer to others; a
-#: checkpoint of format 2 is taken over, and its next epoch has the present one. Format 4 has merges of steps, whose
-#: state goes by other keys; format 3 has none. Format 5 has window stores among the choices of a birth
-#: (`Generation.grains`), format 6 logs and windows behind the exchange too, and merges of more kinds of steps; queries
-#: of earlier formats have none, and keep the steps that they have. Format 7 says what sinks had before something was
-#: withheld of them; its epochs use one log, whatever the script was. Format 8 names states apart from where they lie
-#: (`planning/merging.py`); before, a name was a place. Format 9 has joins that take their results back, and the stores
-#: that they read, among the choices of a birth. Format 10 has epochs that refer to one that refers to another, and
-#: files of a round with several read tasks.
-FORMAT, _WITHOUT_CHAINS, _WITHOUT_TAKEN_BACK, _WITHOUT_MOVES, _WITHOUT_RECEIVED = 10, 9, 8, 7, 6
-_WITHOUT_LOGS, _WITHOUT_STORES = 5, 4
-_WITHOUT_MERGES, _WITHOUT_REFERENCES = 3, 2
-#: The earlier formats whose checksum is that of the text, as now.
-_READ_AS_TEXT = (
-    _WITHOUT_CHAINS, _WITHOUT_TAKEN_BACK, _WITHOUT_MOVES, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES,
-    _WITHOUT_MERGES,
-)  # fmt: skip
+#: The layout of these files, and of everything in a checkpoint but the state. A checkpoint with another number is
+#: refused.
+FORMAT = 11
+#: The mark of the last round that was planned.
+OFFSET = "offset"
 #: The fields of an epoch that have a record by name.
 _RECORDS = ("queries", "sources", "statistics", "paused")
 #: These and the small ones, which each change once or twice and do not count as differences.
@@ -132,16 +116,16 @@ class PausedRecord:
 
     Args:
         sink: fingerprint of where its answer is written and of its columns.
+        received: what its sink has received.
         failure: why it was left out, None where the user paused it.
         id, whole: of its result.
-        received: what its sink has received; None where that was not noted.
     """
 
     sink: str
+    received: Received
     failure: QueryFailure | None = None
     id: str = ""
     whole: bool = False
-    received: Received | None = None
 
 
 @dataclass(frozen=True)
@@ -155,9 +139,7 @@ class Epoch:
         backfill: queries that read their past first.
         starts: how those of them begin whose answer does not begin with the sources: (mode, tick of AT).
         frames: sources that Spark reads.
-        log: the epoch that began the log of Spark's that this one continues; its own number where it began one.
-        log_base: the first batch of that log.
-        left: the offset at which the epoch before it ended, where it continues that one's log.
+        left: the offset at which the epoch before it ended; None where there was none, or no round.
         command: number of the last command that it contains, 0 for none.
         outcomes: of the commands since the epoch before, by their numbers.
         paused: the queries that it leaves out and whose results stay.
@@ -188,8 +170,6 @@ class Epoch:
     offset: Offset | None = None
     backfill: list[str] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
-    log: int = 0
-    log_base: int = 0
     left: Offset | None = None
     command: int = 0
     outcomes: Document = field(default_factory=dict)
@@ -292,11 +272,10 @@ def write_epoch(folder: Folder, epoch: Epoch) -> None:
     fields = {one.name: getattr(epoch, one.name) for one in dataclass_fields(epoch) if one.name not in _IN_MEMORY}
     offsets = {name: fields[name] for name in ("offset", "left")}
     fields |= {name: None if offset is None else offset.as_json() for name, offset in offsets.items()}
-    if epoch.full is not None:
-        changes = epoch.differences
-        fields |= {name: changed for name, (changed, _) in changes.items()}
-        fields |= {"full": epoch.full.number, "gone": {name: gone for name, (_, gone) in changes.items() if gone}}
-        fields["bases"] = [base.number for base in epoch.bases]
+    changes = {} if epoch.full is None else epoch.differences
+    fields |= {name: changed for name, (changed, _) in changes.items()}
+    fields["gone"] = {name: gone for name, (_, gone) in changes.items()}
+    fields["bases"] = [base.number for base in epoch.bases]
     # The checksum is that of one line, so that the rest of the file is as any JSON.
     text = json.dumps(fields, default=vars)
     checksum = _checksum(text, folder.place(_path(folder, epoch.number)))
@@ -307,15 +286,13 @@ def write_epoch(folder: Folder, epoch: Epoch) -> None:
 def read_epoch(folder: Folder, number: int) -> Epoch:
     """Return epoch `number`. Raises PenstockError P0605 for one that is damaged or of another format."""
     fields = read_fields(folder, number)
-    full = None
-    if "full" in fields:
-        if fields["full"] >= number:
-            raise damaged(_path(folder, number), ValueError(f"it refers to epoch {fields['full']}"))
-        full = read_epoch(folder, fields.pop("full"))
-        bases = [base.number for base in (full, *full.bases)]
-        if fields.pop("bases", [full.number]) != bases or len(bases) > 2:
+    gone, bases, full = fields.pop("gone"), fields.pop("bases"), None
+    if bases:
+        if bases[0] >= number:
+            raise damaged(_path(folder, number), ValueError(f"it refers to epoch {bases[0]}"))
+        full = read_epoch(folder, bases[0])
+        if bases != [base.number for base in (full, *full.bases)] or len(bases) > 2:
             raise damaged(_path(folder, number), ValueError(f"epoch {full.number} does not have all records"))
-    gone = fields.pop("gone", {})
     kinds: dict[str, Callable[[Any], object]] = {
         "queries": lambda one: QueryRecord(**one), "sources": lambda one: SourceRecord(**one),
         "statistics": dict, "paused": _paused, "beginnings": dict, "merges": lambda one: one, "received": as_received,
@@ -323,13 +300,9 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
     for name, of_json in kinds.items():
         known = {} if full is None else getattr(full, name)
         kept = {n: record for n, record in known.items() if n not in gone.get(name, ())}
-        fields[name] = kept | {n: of_json(record) for n, record in fields.get(name, {}).items()}
-    offset, left = (_offset(fields.pop(name, None)) for name in ("offset", "left"))
-    # Before format 6 it was the last round alone.
-    answered = {n: _intervals([r] if isinstance(r, int) else r) for n, r in fields.get("answered", {}).items()}
-    # Epochs written before the plan of a run could change each have a log of their own.
-    own_log = {"log": number, "log_base": fields["base"]}
-    return Epoch(offset=offset, left=left, full=full, **(own_log | fields | {"answered": answered}))
+        fields[name] = kept | {n: of_json(record) for n, record in fields[name].items()}
+    offset, left = (_offset(fields.pop(name)) for name in ("offset", "left"))
+    return Epoch(offset=offset, left=left, full=full, **fields)
 
 
 def read_fields(folder: Folder, number: int) -> dict[str, Any]:
@@ -338,41 +311,27 @@ def read_fields(folder: Folder, number: int) -> dict[str, Any]:
     try:
         text = storage().read(path).decode()
         content = json.loads(text)
-        version, fields = content["format"], content["epoch"]
+        form, fields = content["format"], content["epoch"]
         line = text.partition("\n")[2].removesuffix("\n}\n")
-        readable = {FORMAT: line, **dict.fromkeys(_READ_AS_TEXT, line), _WITHOUT_REFERENCES: fields}
-        checked = readable.get(version)
-        if checked is not None and content["checksum"] != _checksum(checked, folder.place(path)):
+        if form == FORMAT and content["checksum"] != _checksum(line, folder.place(path)):
             raise ValueError("its content does not match its checksum")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
-    if checked is None:
-        raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
+    if form != FORMAT:
+        raise other_format(path, form, FORMAT)
     assert isinstance(fields, dict), "its checksum is right"
     return fields
 
 
 def _paused(fields: Mapping[str, Any]) -> PausedRecord:
-    failure = fields["failure"]
-    received = None if fields.get("received") is None else as_received(fields["received"])
-    if received is None and fields.get("round") is not None:
-        # Before format 6; a negative number is no round.
-        rounds = ((0, fields["round"]),) if fields["round"] >= 0 else ()
-        received = Received(NOTHING if fields["reached"] is None else fields["reached"], rounds)
-    return PausedRecord(
-        fields["sink"], None if failure is None else QueryFailure(**failure), fields["id"], fields["whole"], received
-    )
+    failure = None if fields["failure"] is None else QueryFailure(**fields["failure"])
+    return PausedRecord(fields["sink"], as_received(fields["received"]), failure, fields["id"], fields["whole"])
 
 
 def as_received(fields: Mapping[str, Any]) -> Received:
     """Return what the file of an epoch notes of a sink."""
-    rounds = tuple((after, until) for after, until in _intervals(fields["rounds"]))
-    return Received(fields["reached"], rounds, fields["until"], fields.get("since", 0))
-
-
-def _intervals(rounds: list[Any]) -> list[list[int]]:
-    """Return pairs of rounds. Earlier versions noted only up to which round something had been received."""
-    return [[0, one] if isinstance(one, int) else list(one) for one in rounds]
+    rounds = tuple((after, until) for after, until in fields["rounds"])
+    return Received(fields["reached"], rounds, fields["until"], fields["since"])
 
 
 def pending_failures(folder: Folder, epoch: Epoch | None) -> dict[str, QueryFailure]:
@@ -397,13 +356,6 @@ def remove_epoch_on_failure(folder: Folder, number: int) -> Iterator[None]:
         raise
 
 
-def other_version(folder: Folder, reason: str) -> PenstockError:
-    return PenstockError(
-        "P0605", f"the checkpoint {folder.root.parent} was written by another version: {reason}",
-        hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
-    )  # fmt: skip
-
-
 def epoch_numbers(folder: Folder) -> list[int]:
     """Return the numbers of all epochs, oldest first."""
     stems = (name.removesuffix(".json") for name in storage().list(folder.root / "epochs") if name.endswith(".json"))
@@ -411,12 +363,13 @@ def epoch_numbers(folder: Folder) -> list[int]:
 
 
 def latest_epoch(folder: Folder) -> Epoch | None:
-    """Return the latest epoch. Raises PenstockError P0605 for a checkpoint that this version cannot read."""
+    """Return the latest epoch, None for none. Raises PenstockError P0605 as `read_epoch`, and for a state whose epochs
+    are gone."""
     numbers = epoch_numbers(folder)
     if numbers:
         return read_epoch(folder, numbers[-1])
-    if storage().exists(folder.root / "identity.json") or storage().exists(folder.root / "state"):
-        raise other_version(folder, "it does not tell its queries")
+    if storage().exists(folder.root / "state"):
+        raise damaged(folder.root / "epochs", FileNotFoundError("it is gone"))
     return None
 
 
@@ -428,27 +381,18 @@ def is_committed(folder: Folder, epoch: Epoch) -> bool:
     return folder.delivered().batch >= epoch.base
 
 
-def offset_mark(log: int) -> str:
-    return f"offset-{log}"
+def read_offset(folder: Folder, epoch: int = 0) -> Offset | None:
+    """Return the offset of the last round that was planned, None before the first round of `epoch`."""
+    offset = _offset(folder.read_mark(OFFSET))
+    return None if offset is None or offset.epoch < epoch else offset
 
 
-def read_offset(folder: Folder, log: int, epoch: int | None = None) -> Offset | None:
-    """Return the offset that the mark of a log holds, None before its first round.
-
-    Args:
-        epoch: return None before the first round of this epoch.
+def outstanding_before(folder: Folder, epoch: int) -> int | None:
+    """Return the round that an earlier epoch than `epoch` planned and that was not delivered; None for none. It is
+    planned anew, until `epoch` has a round of its own.
     """
-    fields = folder.read_mark(offset_mark(log))
-    offset = None if fields is None else Offset.from_json(fields)
-    return None if offset is None or (epoch is not None and max(offset.epoch, log) < epoch) else offset
-
-
-def outstanding_before(folder: Folder, log: int, epoch: int) -> int | None:
-    """Return the round of a log that an earlier epoch than `epoch` planned and that was not delivered; None for none.
-    It is planned anew, until `epoch` has a round of its own.
-    """
-    offset = read_offset(folder, log)
-    if offset is None or max(offset.epoch, log) >= epoch or offset.round <= folder.delivered().round:
+    offset = read_offset(folder)
+    if offset is None or offset.epoch >= epoch or offset.round <= folder.delivered().round:
         return None
     return offset.round
 
@@ -457,16 +401,12 @@ def last_offset(folder: Folder, epoch: Epoch) -> Offset | None:
     """Return the offset at which `epoch` stands, or stood when a later one took over; None before its first round and
     where it began with the sources.
     """
-    offset = read_offset(folder, epoch.log)
-    if offset is None or max(offset.epoch, epoch.log) < epoch.number:
+    offset = read_offset(folder, epoch.number)
+    if offset is None:
         return epoch.offset
-    if offset.epoch <= epoch.number:
+    if offset.epoch == epoch.number:
         return offset
     return read_epoch(folder, min(n for n in epoch_numbers(folder) if n > epoch.number)).left
-
-
-def rounds_folder(folder: Folder, log: int) -> Path:
-    return folder.root / "rounds" / f"{log:04d}"
 
 
 def source_file(name: str, births: Mapping[str, int]) -> str:
@@ -475,17 +415,17 @@ def source_file(name: str, births: Mapping[str, int]) -> str:
     return f"{file_name(name)}@{birth}" if birth else file_name(name)
 
 
-def forget_epochs(folder: Folder, first: int, committed: int) -> None:
-    """Remove the files of the epochs from `first` on that came before `committed`, of which a batch is committed. Those
-    stay to which an epoch from it on refers.
+def forget_epochs(folder: Folder, committed: int) -> None:
+    """Remove the files of the epochs that came before `committed`, of which a batch is committed. Those stay to which
+    an epoch from it on refers.
     """
     numbers = epoch_numbers(folder)
-    old = [number for number in numbers if first <= number < committed]
+    old = [number for number in numbers if number < committed]
     if not old:
         return
     referred: set[int] = set()
     for fields in (read_fields(folder, number) for number in numbers if number >= committed):
-        referred.update(fields.get("bases", [fields["full"]] if "full" in fields else ()))
+        referred.update(fields["bases"])
     for number in (n for n in old if n not in referred):
         storage().remove(_path(folder, number))
 
@@ -494,7 +434,7 @@ def _path(folder: Folder, number: int) -> Path:
     return folder.root / "epochs" / f"{number:04d}.json"
 
 
-def _checksum(data: object, place: str) -> str:
-    """Return the checksum of what an epoch's file contains: of its text, or of its content in format 2."""
-    text = f"{place}\n{data}" if isinstance(data, str) else json.dumps([place, data], sort_keys=True)
-    return f"{zlib.crc32(text.encode()):08x}"
+def _checksum(text: str, place: str) -> str:
+    """Return the checksum of the line with the content of an epoch's file."""
+    crc = zlib.crc32(f"{place}\n{text}".encode())
+    return f"{crc:08x}"

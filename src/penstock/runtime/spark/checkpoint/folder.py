@@ -2,7 +2,7 @@
 
     epochs/             the epochs of the run: script and plan as data (`epochs.py`)
     job.pickle          the job, from the driver to the workers of this start, without the parts of its plan; that of
-                        another start is never read (`runtime/spark/job_files.py`)
+                        another start is never read (`runtime/spark/worker/job_files.py`)
     plans/              the parts of its plan, written when their queries begin
     tables/             static relations, computed before the start, as Arrow files
     splits/             per source the splits known so far, in files (`input/split_files.py`)
@@ -45,7 +45,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
 from penstock.runtime.result_limits import ResultLimits
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.storage import storage
 from penstock.storage.documents import Json
 from penstock.storage.names import file_name
@@ -102,8 +102,6 @@ class Job:
         cache_bytes: state that a worker process keeps in memory between batches.
         epoch: number of changes of the run's script.
         base: the first batch of this epoch.
-        log: the epoch whose log of Spark's it continues.
-        log_base: the first batch of that log.
         standing: whether it goes on when all its sources have ended.
         isolated: whether a query whose step or sink fails is left out while the others go on.
         past: the number of the folder in which new queries of this epoch have read their past; 0 where none has.
@@ -120,8 +118,6 @@ class Job:
     cache_bytes: int = 2**30
     epoch: int = 0
     base: int = 0
-    log: int = 0
-    log_base: int = 0
     standing: bool = False
     isolated: bool = False
     past: int = 0
@@ -198,7 +194,7 @@ class Delivery:
     behind: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the mark as JSON, fields that hold nothing left out."""
+        """Return the mark as JSON. Fields that hold nothing are left out: a mark is written for each batch."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @staticmethod
@@ -318,7 +314,7 @@ class Folder:
         """
         path = self.root / "seen" / round_ / f"{file_name(seen[0][0])}.{task}.json"
         observed = [{"source": source, **asdict(one)} for source, one in seen]
-        self.write_sealed(path, json.dumps(observed if len(observed) > 1 else observed[0]), durable)
+        self.write_sealed(path, json.dumps(observed), durable)
 
     def read_seen(self, round_: str) -> dict[str, Seen]:
         """Return what all tasks of a round observed, by source."""
@@ -328,8 +324,7 @@ class Folder:
             if not _is_file(name, ".json"):
                 continue
             try:
-                data = json.loads(self.read_sealed(folder / name))
-                observed = [(one.pop("source"), Seen(**one)) for one in (data if isinstance(data, list) else [data])]
+                observed = [(one.pop("source"), Seen(**one)) for one in json.loads(self.read_sealed(folder / name))]
             except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
                 raise damaged(folder / name, error) from error
             for source, seen in observed:
@@ -399,7 +394,7 @@ def write_whole(path: Path, data: bytes | memoryview, durable: bool = True) -> N
         raise unwritable(path, error) from error
 
 
-#: What helps, by what the system says; either may help for what it says less often.
+#: What helps, by the error number of the system; either may help for rarer numbers.
 _REMEDIES = {
     errno.ENOSPC: "free space on that disk",
     errno.EDQUOT: "free space on that disk",

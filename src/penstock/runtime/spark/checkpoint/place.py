@@ -7,13 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.epochs import (
-    epoch_numbers,
-    forget_epochs,
-    offset_mark,
-    rounds_folder,
-    source_file,
-)
+from penstock.runtime.spark.checkpoint.epochs import forget_epochs, source_file
 from penstock.runtime.spark.checkpoint.folder import RUN, Folder, Job, is_held
 from penstock.runtime.spark.checkpoint.spark_log import spark_log_folder
 from penstock.storage import storage
@@ -44,26 +38,18 @@ def remove_checkpoint(checkpoint: Path, dead_letters: str) -> str:
     return dead_letters
 
 
-def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection[str]) -> None:
+def forget_older(folder: Folder, job: Job, sources: Collection[str]) -> None:
     """Remove the files of epochs before that of `job`, once its first batch is committed."""
     disk = storage()
-    # Logs of epochs that began one each, as earlier versions of the program had it. The rounds go last.
-    for log in (int(name) for name in disk.list(folder.root / "rounds") if name.isdigit()):
-        if log != job.log:
-            disk.remove_tree(spark_log_folder(checkpoint, log))
-            disk.remove(folder.root / f"{offset_mark(log)}.json")
-            disk.remove_tree(rounds_folder(folder, log))
-    forget_epochs(folder, 0, job.epoch)
+    forget_epochs(folder, job.epoch)
     for name in disk.list(folder.root / "backfill"):
         # Queries that begin later may be reading their past.
         if int(name) <= job.epoch and not is_held(str(folder.root / "backfill" / name)):
             disk.remove_tree(folder.root / "backfill" / name)
     kept_names = {source_file(name, job.intake.births) for name in sources}
     for name in disk.list(folder.root / "splits"):
-        if name.removesuffix(".json") not in kept_names:
-            # A file where an earlier version wrote it.
-            forget = disk.remove if name.endswith(".json") else disk.remove_tree
-            forget(folder.root / "splits" / name)
+        if name not in kept_names:
+            disk.remove_tree(folder.root / "splits" / name)
     for name in disk.list(folder.root / "compacted"):
         if name not in kept_names:
             disk.remove_tree(folder.root / "compacted" / name)
@@ -79,11 +65,12 @@ def forget_all(folder: Folder, checkpoint: Path | None) -> None:
     """Remove the files of a run, to start from the beginning: no batch has been delivered yet.
 
     Args:
-        checkpoint: the folder with Spark's logs of the run, which are removed too; None where they are not the run's.
+        checkpoint: the folder with Spark's log of the run, which is removed too; None where it is not the run's.
     """
-    for number in epoch_numbers(folder) or [0]:
-        if checkpoint is not None:
-            storage().remove_tree(spark_log_folder(checkpoint, number))
+    if checkpoint is not None:
+        storage().remove_tree(spark_log_folder(checkpoint))
+    # A state without epochs counts as damage.
+    storage().remove_tree(folder.root / "state")
     # The name of the run goes last: without it the remains of an interrupted removal would be no checkpoint any more.
     for name in storage().list(folder.root):
         if name != RUN:

@@ -18,14 +18,14 @@ from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.query import PlanChoice, Query
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning, optimize
-from penstock.connectors.sinks import sink_options
+from penstock.connectors.sinks import without_bounds
 from penstock.physical.execution.progress import timed_names
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import Generation, part_without, plan_part, plan_static
 from penstock.physical.planning.shared_parts import SharedParts
 from penstock.physical.planning.state_size.summary import JobState, job_state
-from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 
 #: One query that has gone may be known still for so many that stand: to forget them, each of those is looked at.
@@ -49,7 +49,7 @@ class PlanningChoice:
 
 @dataclass(frozen=True)
 class QueryTexts:
-    """What a record says of a query beside its plan. sink: a fingerprint of its sink and its columns; text: without
+    """The texts of a query in its record. sink: a fingerprint of its sink and its columns; text: without
     secrets.
     """
 
@@ -88,7 +88,7 @@ class PlannedPart:
         generation = replace(self.generation, queries=[optimized[name] for name in names])
         by_step = dict(zip(plan.by_id, nodes, strict=True))
         part = PlannedPart(tuple(queries), self.choice, plan, by_step, generation)
-        # What records have of the queries that stay: their steps are the same. The state may tell of others, too.
+        # The operators in the records of the queries that stay: their steps are the same. The state may cover others.
         operators = self.operators
         part.__dict__["operators"] = {name: operators[name] for name in names}
         if "state" in self.__dict__:
@@ -174,8 +174,8 @@ class PlanningCache:
             return found
 
     def agrees(self, query: Query, record: object, statistics: object, compare: Callable[[], bool]) -> bool:
-        """Return whether a query computes what a record says, planned with some statistics. Asked again of the same
-        three objects, as in each change of a query that stands, it is a look-up.
+        """Return whether a query computes what its record describes, planned with some statistics. For the same three
+        objects as before, as in each change for a query that stands, it is a look-up.
 
         Args:
             compare: finds it out.
@@ -189,7 +189,7 @@ class PlanningCache:
         return True
 
     def texts(self, query: Query) -> QueryTexts:
-        """Return what a record says of a query."""
+        """Return the texts of a query for its record."""
         with self._lock:
             known = self._texts.get(query.name)
             if known is None or (known[0] is not query and known[0] != query):
@@ -223,11 +223,11 @@ class PlanningCache:
                 if part is not None:
                     self._parts[birth] = part
                     return part
-            wanted, first = generation(), self._next_step
-            plan, nodes = plan_part(wanted, Strategy(choice.strategy), first, self._static)
+            made, first = generation(), self._next_step
+            plan, nodes = plan_part(made, Strategy(choice.strategy), first, self._static)
             self._next_step += len(plan.steps)
             by_step = {first + number: node for number, node in enumerate(nodes)}
-            self._parts[birth] = part = PlannedPart(tuple(queries), choice, plan, by_step, wanted)
+            self._parts[birth] = part = PlannedPart(tuple(queries), choice, plan, by_step, made)
             return part
 
     def plan_of_one(self, query: Query, birth: int, choice: PlanningChoice) -> Plan | None:
@@ -242,7 +242,7 @@ class PlanningCache:
             return [self._parts[birth] for birth in sorted(births) if birth in self._parts]
 
     def parts_without_state(self, births: Iterable[int]) -> list[PlannedPart]:
-        """Return those of these plans of which nobody has asked yet what state they will keep."""
+        """Return those of these plans whose `state` has not been computed yet."""
         return [part for part in self.parts_of(births) if "state" not in part.__dict__]
 
     def _static(self, node: Algebra) -> Plan:
@@ -252,8 +252,8 @@ class PlanningCache:
         return self._statics[node.fingerprint]
 
     def sources_of(self, queries: tuple[Query, ...]) -> Mapping[str, Source]:
-        """Return the declared streams and relations that queries read; of those that were asked about last it is known,
-        also if others come behind them."""
+        """Return the declared streams and relations that queries read; those of the last call are cached, also if other
+        queries come behind them."""
         with self._lock:
             before, known = self._sources
             if queries is not before:
@@ -289,7 +289,6 @@ class PlanningCache:
 def sink_identity(query: Query) -> str:
     """Return a digest of where the answer is written and of its columns; it reveals neither."""
     columns = [*query.output_names, *map(str, query.root.schema.types), str(query.domain)]
-    bounds = {option.name for option in sink_options(query.sink.connector) or () if option.is_bound}
-    options = tuple(pair for pair in query.sink.options if pair[0] not in bounds)
-    sink = replace(query.sink, options=redacted(options))
+    sink = without_bounds(query.sink)
+    sink = replace(sink, options=redacted(sink.options))
     return hashlib.sha256(repr((sink, columns)).encode()).hexdigest()[:24]

@@ -1,7 +1,7 @@
 """Spark's own log of the rounds of a run: which round each batch reads, and which batches are committed.
 
-Contract: it is checked against what the checkpoint says is delivered, and brought into agreement with it, before Spark
-reads it.
+Contract: it is checked against the delivered batches of the checkpoint, and brought into agreement with them, before
+Spark reads it.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from penstock.storage import storage
 from penstock.storage.seals import damaged
 
 
-def spark_log_folder(checkpoint: Path, log: int) -> Path:
-    """Return the folder of Spark's own checkpoint of the log that epoch `log` began."""
-    return checkpoint / ("spark" if not log else f"spark-{log}")
+def spark_log_folder(checkpoint: Path) -> Path:
+    """Return the folder of Spark's own checkpoint."""
+    return checkpoint / "spark"
 
 
-def check_log(folder: Folder, log: Path, base: int) -> None:
-    """Check Spark's `log` of an epoch that begins with batch `base`.
+def check_log(folder: Folder, log: Path) -> None:
+    """Check Spark's `log` of a run.
 
     Raises:
         PenstockError: P0605 where the log lacks the batch that was delivered last, so that Spark would start again from
             the beginning.
     """
-    last_batch = folder.delivered().batch - base
+    last_batch = folder.delivered().batch
     if _newest(log / "offsets") < last_batch:
-        raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + last_batch}, which was delivered"))
+        raise damaged(log, FileNotFoundError(f"it does not contain batch {last_batch}, which was delivered"))
     if _newest(log / "commits") > last_batch:
         # Spark commits delivered batches only.
         cause = ValueError(f"it is older than {log}")
         raise damaged(folder.root / f"{Delivery.NAME}.json", cause)
 
 
-def mend_log(folder: Folder, log: Path, base: int) -> None:
+def mend_log(folder: Folder, log: Path) -> None:
     """Remove from Spark's log the empty files of batches after the last delivered one, and that of its commit: a loss
     of power leaves these of files that Spark did not sync. Spark then repeats the batch.
     """
-    last_batch = folder.delivered().batch - base
+    last_batch = folder.delivered().batch
     for name, first in (("offsets", last_batch + 1), ("sources/0", last_batch + 1), ("commits", last_batch)):
         directory = log / name
         for number in (int(n) for n in storage().list(directory) if n.isdigit()):
@@ -47,12 +47,12 @@ def mend_log(folder: Folder, log: Path, base: int) -> None:
                 storage().remove(directory / f".{number}.crc")
 
 
-def take_back(folder: Folder, log: Path, base: int) -> None:
+def take_back(folder: Folder, log: Path) -> None:
     """Remove from Spark's log what it holds of batches after the last delivered one, durably. The run then plans the
     round of such a batch anew, so its files may be others than those in the log. Another start may find them again
     where power goes meanwhile, and removes them too.
     """
-    last_batch = folder.delivered().batch - base
+    last_batch = folder.delivered().batch
     for directory in (log / "offsets", log / "sources" / "0"):
         names = [name for name in storage().list(directory) if _batch_of(name) > last_batch]
         for name in names:

@@ -1,5 +1,5 @@
-"""Decide from where queries that begin in a running job get the past of their sources, which of them share steps, and
-what is said of it.
+"""Decide where queries that begin in a running job read the past of their sources, which of them share steps, and which
+messages about it users get.
 """
 
 from __future__ import annotations

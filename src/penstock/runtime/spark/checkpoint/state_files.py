@@ -2,7 +2,7 @@
 (`runtime/state/chunk_files.py`).
 
 Per batch, a shard writes its state before its packets leave it. Compared with Spark's own store, this saves every batch
-the start of stateful tasks, a socket per state variable and a commit (docs/decisions/spark-runtime.md).
+the start of stateful tasks, a socket per state variable and a commit (docs/decisions/state-in-files.md).
 """
 
 from __future__ import annotations

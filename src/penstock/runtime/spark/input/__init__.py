@@ -1,1 +1,1 @@
-"""The input of each round: planning, rounds on disk, rate control, DataFrames."""
+"""The input of each round: planning, rounds on disk, DataFrames."""

@@ -1,11 +1,11 @@
 """Plan what each round of a job reads: splits of all sources, chosen by timestamp and bytes, determined by the offset.
 
-The offset of a round (`offset.py`) holds, per source, the number of splits done and the largest timestamp seen before
-the round, the wall-clock time when it was planned (SYSTEM TIME, IDLE TIMEOUT) and the times that sources reported of
-themselves, so that a replay after a crash reads the same splits with the same knowledge. Of a log it holds the split
-itself and the positions from which to continue, which the tasks of the round report. With `again`, with which an epoch
-begins, it includes the largest timestamps of the round too, and a round is due even if there is nothing to read. The
-source that is furthest behind in event time is read first, so that no rows accumulate waiting for it.
+The offset of a round (`checkpoint/offset.py`) holds, per source, the number of splits done and the largest timestamp
+seen before the round, the wall-clock time when it was planned (SYSTEM TIME, IDLE TIMEOUT) and the times that sources
+reported of themselves, so that a replay after a crash reads the same splits with the same knowledge. Of a log it holds
+the split itself and the positions from which to continue, which the tasks of the round report. With `again`, with which
+an epoch begins, it includes the largest timestamps of the round too, and a round is due even if there is nothing to
+read. The source that is furthest behind in event time is read first, so that no rows accumulate waiting for it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any
 from penstock.connectors.contract import Split, Stretch
 from penstock.connectors.sources import open_source
 from penstock.events import log_event, logger_of
-from penstock.physical.execution.decisions import Decide, Decisions
+from penstock.physical.decisions import Decide, Decisions
 from penstock.physical.execution.portions import with_portions
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, chunks_of, round_name
+from penstock.runtime.spark.checkpoint.offset import LogOffset, Offset
+from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.look_schedule import SELDOM, Gathering, Looks
-from penstock.runtime.spark.input.offset import LogOffset, Offset
-from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.source_state import SourceState
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.storage.documents import Document
@@ -86,8 +86,8 @@ class InputPlanner:
     """Plans the rounds of one job; lives in the driver.
 
     Args:
-        clock: tells the time of SYSTEM TIME.
-        timer: seconds, tells how long looks take and rounds are held back.
+        clock: returns the time of SYSTEM TIME.
+        timer: returns seconds, by which looks and the delay of rounds are measured.
         before: the planner of the plan that this one takes over from; sources that stay go on as they are.
         decide: decides what stands in the offset of a round beside its input; None for what stood in the last one.
     """
@@ -102,7 +102,7 @@ class InputPlanner:
         self._clock = clock
         self._looks = {name: Looks(state.connector.look_every, timer) for name, state in self._sources.items()}
         self._gathering = Gathering(timer)
-        #: Decides what stands in the offset of the next round beside its input (`decisions.py`).
+        #: Decides what stands in the offset of the next round beside its input (`physical/decisions.py`).
         self.decide: Decide = decide or _as_before
         #: By log, the number of records that waited at the last look and are in no round yet.
         self.waiting: dict[str, int] = {}
@@ -148,7 +148,7 @@ class InputPlanner:
         """Check that the splits that `offset` counts are known. Raises PenstockError P0605."""
         for name, state in self._sources.items():
             if state.log is None and len(state.splits) < offset.splits_done(name):
-                missing = ValueError("it does not tell all that has been read")
+                missing = ValueError("it does not contain all that has been read")
                 raise damaged(self._split_files(name).place, missing)
 
     def start(self) -> Offset:
@@ -299,7 +299,7 @@ class InputPlanner:
                 high = max([h for h in (high, *highs) if h is not None], default=None)
         if not tasks:
             return [ReadTask(number, 0, None, ended=end.ended, beats=beats, decided=decided)]
-        # The first task carries what is said to all shards; a separate task would wait for a free core.
+        # The first task carries the messages to all shards; a separate task would wait for a free core.
         return [replace(tasks[0], ended=end.ended, beats=beats, decided=decided), *tasks[1:]]
 
     @property

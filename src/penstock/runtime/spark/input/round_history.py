@@ -28,8 +28,8 @@ _BLOCKS = 1024
 
 @dataclass(frozen=True)
 class ReadRound:
-    """What one round has read. files: by source, the name under which its splits are kept (`source_file`), which tells
-    a source from one that was declared anew.
+    """What one round has read. files: by source, the name under which its splits are kept (`source_file`), which
+    differs for a source that is declared again.
     """
 
     number: int

@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from penstock.errors import PenstockError
-from penstock.physical.execution.decisions import Decide
-from penstock.runtime.spark.checkpoint.epochs import offset_mark, outstanding_before, read_offset, rounds_folder
+from penstock.errors import PenstockError, log_internal
+from penstock.physical.decisions import Decide
+from penstock.runtime.spark.checkpoint.epochs import OFFSET, outstanding_before, read_offset
 from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, round_name, unwritable
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
+from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
 from penstock.runtime.spark.input.known_splits import KnownSplits
-from penstock.runtime.spark.input.offset import Offset
-from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_history import RoundHistory
 from penstock.runtime.spark.input.task_files import file_name, file_text, load_read_tasks, shared_files
 from penstock.runtime.spark.retained.retention import Retention
@@ -65,23 +65,20 @@ class RoundLog:
     Args:
         epoch: the epoch whose plan the next round runs.
         carried: the offset at which that epoch begins, None for the beginning of all sources.
-        log: the epoch that began this log; None for `epoch`.
         history: whether what the rounds read is recorded, for queries that begin later; it is where relations are read,
             with whose content queries of a changed script begin.
-        abandoned: returns whether nobody runs the rounds any more, so that the outstanding one will not be delivered.
+        abandoned: returns whether the rounds do not run any more, so that the outstanding one will not be delivered.
         decide: as of the planner.
     """
 
     def __init__(
         self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
-        carried: Offset | None = None, log: int | None = None, history: bool = False,
+        carried: Offset | None = None, history: bool = False,
         abandoned: Callable[[], bool] = lambda: False, decide: Decide | None = None,
     ) -> None:  # fmt: skip
-        log = epoch if log is None else log
         self._is_abandoned = abandoned
         self._folder = folder
         self._epoch = epoch
-        self._offset_mark = offset_mark(log)
         self._planner = InputPlanner(folder, intake, decide=decide)
         self._rate_control = intake.pace
         self._births = intake.births
@@ -111,31 +108,36 @@ class RoundLog:
         self._look_failure: Exception | None = None
         #: The error for which no more rounds are planned, if one occurred while nothing was outstanding.
         self.failure: PenstockError | None = None
-        self.place = rounds_folder(folder, log)
+        self.place = folder.root / "rounds"
         try:
             storage().make_folder(self.place)
         except OSError as error:
             raise unwritable(self.place, error) from error
-        reached = read_offset(folder, log, epoch)
+        reached = read_offset(folder, epoch)
         self._offset = reached or carried or self._planner.start()
         self._delivered_round = folder.delivered().round
         self._has_run = reached is not None and reached.round <= self._delivered_round
+        if not self._has_run and self._offset.round == self._delivered_round:
+            # Changes wait for the first round of the epoch, which comes without input too.
+            self._offset = replace(self._offset, high=self._highs_delivered(), again=True)
         #: When that was delivered, in seconds since 1970; None where another process did it.
         self.delivered_at: float | None = None
         #: Whether all sources had ended with the round delivered last.
         self._all_ended = bool(folder.delivered().ended)
-        if (abandoned_round := outstanding_before(folder, log, epoch)) is not None:
+        if (abandoned_round := outstanding_before(folder, epoch)) is not None:
             self._remove_round(abandoned_round)
         if not 0 <= self._offset.round - self._delivered_round <= 1:
-            cause: Exception = FileNotFoundError("it does not tell the round that was read last")
-            raise damaged(folder.root / f"{self._offset_mark}.json", cause)
+            cause: Exception = FileNotFoundError("it does not contain the round that was read last")
+            raise damaged(folder.root / f"{OFFSET}.json", cause)
         if storage().exists(self._folder_of(self._offset.round + 1)):
             # The offset of a round is written before the round appears.
             cause = ValueError(f"it is older than {self.place}")
-            raise damaged(folder.root / f"{self._offset_mark}.json", cause)
+            raise damaged(folder.root / f"{OFFSET}.json", cause)
         self._planner.check(self._offset)
         self._retention = Retention(folder, self._delivered_round)
-        self._retention.begin(intake, self._highs_delivered())
+        #: What is read from the next round on, while it is not retained yet.
+        self._unretained: Intake | None = intake
+        self._retain()
         if self._offset.round > self._delivered_round:
             self._mend_outstanding()
         self._check_outstanding()
@@ -199,15 +201,11 @@ class RoundLog:
         """Return what plans the rounds after a change that is to come. intake: that of its plan."""
         return InputPlanner(self._folder, intake, before=self._planner)
 
-    def _retain(self, intake: Intake) -> None:
-        """Retain what a change says that has begun. What it raises ends the run, as it is not known what is retained:
-        the next start begins to retain again."""
-        try:
-            self._retention.begin(intake, self._highs_delivered())
-        except Exception as error:
-            message = f"streams cannot be retained: {type(error).__name__}: {error}"
-            self.failure = PenstockError("P0601", message, cause=error)
-            raise self.failure from error
+    def _retain(self) -> None:
+        """Begin to retain the streams of the present epoch, unless that is done."""
+        if self._unretained is not None:
+            self._retention.begin(self._unretained, self._highs_delivered())
+            self._unretained = None
 
     def _change(self, begin: Callable[[], RoundChange | None], after_failure: bool) -> None:
         with self._state_changed:
@@ -225,8 +223,12 @@ class RoundLog:
                     self._planner = change.planner
                     self._epoch, self._offset, self._rate_control = change.epoch, change.offset, change.intake.pace
                     self._earliest_start = self._clock()
-                    self._births = change.intake.births
-                    self._retain(change.intake)
+                    self._births, self._unretained = change.intake.births, change.intake
+                    try:
+                        self._retain()
+                    except Exception as error:
+                        # The change has happened. Nothing is read before it is tried again.
+                        log_internal(error, "what streams retain cannot be begun")
             finally:
                 self._pending_changes -= 1
 
@@ -249,7 +251,7 @@ class RoundLog:
 
         Args:
             shown: the last batch of which readers have seen answers. They become visible a moment before the batch
-                counts as delivered; that moment is waited for, so that nobody is shown an earlier state afterwards.
+                counts as delivered; the call waits for that, so that no reader sees an earlier state afterwards.
         """
         with self._state_changed:
             while self.outstanding and self._folder.delivered().batch < shown and not self._is_over:
@@ -286,7 +288,7 @@ class RoundLog:
         with self._lock:
             if not self._delivered_round <= number <= self._delivered_round + 1:
                 raise damaged(
-                    log, ValueError(f"it tells of round {number}, and round {self._delivered_round} came last")
+                    log, ValueError(f"it contains round {number}, and round {self._delivered_round} came last")
                 )
 
     @property
@@ -328,6 +330,7 @@ class RoundLog:
                 return
             if self._look_failure is not None:
                 raise self._look_failure
+            self._retain()
             before = self._offset.planned()
             # Changes wait for the first round of an epoch, which therefore waits for nothing.
             after = self._planner.next(
@@ -340,7 +343,7 @@ class RoundLog:
             files = self._files(tasks)
             self._offset = replace(after, before=before, tasks=len(files), epoch=self._epoch)
             self._record(after.round, tasks)
-            self._folder.write_mark(self._offset_mark, self._offset.as_json())
+            self._folder.write_mark(OFFSET, self._offset.as_json())
             self._publish(after.round, files)
 
     def _look_ahead(self) -> None:
@@ -411,7 +414,7 @@ class RoundLog:
         target = self._folder_of(self._offset.round)
         tasks = self._planner.pieces(self._before_outstanding(), self._offset)
         self._record(self._offset.round, tasks)
-        # In rounds of earlier versions each task has a file.
+        # With more processors than now each task may have had a file of its own.
         each_alone = len(tasks) == self._offset.tasks
         files = [(task,) for task in tasks] if each_alone else self._files(tasks)
         if not storage().exists(target):
@@ -423,9 +426,7 @@ class RoundLog:
     def _before_outstanding(self) -> Offset:
         """Return the offset before the outstanding round. Raises PenstockError P0605 where its mark lacks it."""
         if self._offset.before is None:
-            raise damaged(
-                self._folder.root / f"{self._offset_mark}.json", ValueError("it lacks the offset before its round")
-            )
+            raise damaged(self._folder.root / f"{OFFSET}.json", ValueError("it lacks the offset before its round"))
         return self._offset.before
 
     def _is_whole(self, target: Path, file: int) -> bool:
@@ -437,12 +438,11 @@ class RoundLog:
 
     def _check_outstanding(self) -> None:
         """Check that no file of the outstanding round is lost: Spark would read the remaining ones, or wait for ever.
-        Raises PenstockError P0605. Marks written before tasks were counted have no number to check.
-        """
+        Raises PenstockError P0605."""
         if self._offset.round <= self._delivered_round:
             return
         target = self._folder_of(self._offset.round)
-        for number in range(self._offset.tasks or 0):
+        for number in range(self._offset.tasks):
             if not storage().exists(path := target / file_name(number)):
                 raise damaged(path, FileNotFoundError("it is gone"))
 

@@ -19,8 +19,7 @@ from penstock.storage import storage
 
 #: Maximum age of a file behind the newest one that Spark remembers: here the last 3,600 rounds.
 MOST_AGE = "1h"
-#: The stamp of round 0, in seconds since 1970: later than the clock stamps of earlier versions, so that those files are
-#: not newer.
+#: The stamp of round 0, in seconds since 1970. Any date does that archives of files can hold.
 _FIRST_STAMP = 1_893_456_000
 _FORM = "v1"
 #: Batches whose entries are kept. Spark repeats only the last one.

@@ -4,16 +4,16 @@
 
 Input that is discovered goes into the last file, which is written again whole, or into another one once the last has
 `SPLITS_A_FILE` of them: what a discovery costs does not grow with what was discovered before. The line before the
-splits says how many first splits of the source are dropped; files that contain none but these are removed.
+splits has the number of first splits of the source that are dropped; files that contain none but these are removed.
 
 Contract: after a crash or a loss of power the list is that before a write or that after it. A removal need not be on
-disk: what the last file says of dropped splits holds, whatever files of them have come back.
+disk: the number in the last file holds, whatever files of dropped splits have come back.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,7 @@ from penstock.storage.seals import damaged
 
 #: Splits from which on a file is not written again.
 SPLITS_A_FILE = 256
-#: The field of the line that says how many splits of a source are not known any more.
+#: The field of the line that has the number of splits of a source that are not known any more.
 _DROPPED = "dropped"
 _ENDING = ".json"
 
@@ -56,19 +56,17 @@ class SplitFiles:
     def __init__(self, folder: Folder, source: str) -> None:
         self._folder = folder
         self.place = folder.root / "splits" / source
-        #: The one file of all splits of a run that an earlier version began; it is not written any more.
-        self._single = self.place.with_name(source + _ENDING)
 
     @property
     def exists(self) -> bool:
         """Return whether splits of the source have been written, if only that there are none."""
-        return storage().exists(self._single) or bool(self._places())
+        return bool(self._places())
 
     def read(self) -> KnownSplits:
         """Return the splits. Raises PenstockError P0605 where files are damaged or gone."""
         places = self._places()
         try:
-            files = list(self._files(places))
+            files = [self._file(self._path(place), place) for place in places]
         except PenstockError:
             if self._places()[: len(places)] == places:
                 raise
@@ -96,8 +94,6 @@ class SplitFiles:
         for place, following in pairwise(places):
             if following <= splits.dropped:
                 storage().remove(self._path(place))
-        if places[0] <= splits.dropped and storage().exists(self._single):
-            storage().remove(self._single)
 
     def _path(self, place: int) -> Path:
         return self.place / f"{place:012d}{_ENDING}"
@@ -108,16 +104,9 @@ class SplitFiles:
             int(name.removesuffix(_ENDING)) for name in storage().list(self.place) if not name.startswith(".")
         )
 
-    def _files(self, places: Sequence[int]) -> Iterator[_File]:
-        if storage().exists(self._single):
-            yield self._file(self._single, 0)
-        for place in places:
-            yield self._file(self._path(place), place)
-
     def _file(self, path: Path, place: int) -> _File:
         try:
-            lines = [json.loads(line) for line in self._folder.read_sealed(path).splitlines()]
-            dropped = int(lines.pop(0)[_DROPPED]) if lines and _DROPPED in lines[0] else 0
-            return _File(path, place, dropped, [Split(**line) for line in lines])
-        except (OSError, ValueError, TypeError) as error:
+            head, *lines = [json.loads(line) for line in self._folder.read_sealed(path).splitlines()]
+            return _File(path, place, int(head[_DROPPED]), [Split(**line) for line in lines])
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise damaged(path, error) from error

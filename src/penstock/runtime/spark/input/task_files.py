@@ -1,11 +1,10 @@
 """The files of a round: the read tasks that one task of Spark carries out, as JSON.
 
-A task of Spark costs some ten milliseconds of processor time, whatever it reads: the JVM schedules it, hands it to a
+A task of Spark costs some ten milliseconds of processor time, whatever it reads: the JVM schedules it, sends it to a
 Python worker and takes its packets. So the read tasks of a hundred relations with an update each are carried out by as
 many tasks of Spark as run at once.
 
-    {..}            one read task
-    [{..}, {..}]    several, one after the other
+    [{..}, {..}]    read tasks, one after the other
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ def file_name(number: int) -> str:
 
 def file_text(folder: Folder, path: Path, tasks: Sequence[ReadTask]) -> bytes:
     """Return the content of the file at `path`, with its seal."""
-    fields = [asdict(task) for task in tasks]
-    return sealed(json.dumps(fields if len(fields) > 1 else fields[0]), folder.place(path))
+    return sealed(json.dumps([asdict(task) for task in tasks]), folder.place(path))
 
 
 def load_read_tasks(folder: Folder, path: str | Path, content: bytes | None = None) -> list[ReadTask]:
@@ -58,11 +56,11 @@ def load_read_tasks(folder: Folder, path: str | Path, content: bytes | None = No
     Raises:
         PenstockError: P0605 where it is damaged, or belongs to another place.
     """
-    # Spark passes paths as URIs: the part above the epoch is ignored.
-    file = folder.root.joinpath("rounds", *Path(path).parts[-3:])
+    # Spark passes paths as URIs: the part above the round is ignored.
+    file = folder.root.joinpath("rounds", *Path(path).parts[-2:])
     try:
         data = storage().read(file) if content is None else content
         fields = json.loads(unsealed(data, folder.place(file)))
     except (OSError, ValueError) as error:
         raise damaged(file, error) from error
-    return [ReadTask.from_json(task) for task in (fields if isinstance(fields, list) else [fields])]
+    return [ReadTask.from_json(task) for task in fields]

@@ -22,9 +22,9 @@ from penstock.errors import PenstockError
 from penstock.runtime.memory_limit import limited, too_large
 from penstock.runtime.spark.one_time.select_plan import InputTask, SelectPlan
 from penstock.runtime.spark.output.failures import translate
-from penstock.runtime.spark.pickling import pickled
 from penstock.runtime.spark.startup.session import job_session, shard_keys
 from penstock.runtime.spark.worker.packets import SPARK_SCHEMA, Packet, as_batches, of_one_shard, read_kind
+from penstock.runtime.spark.worker.pickling import pickled
 from penstock.runtime.spark.worker.spill_files import SpillFiles
 from penstock.storage import storage
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.scans import OnError, RelationScan, Source, declared_sources
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.statistics import Statistics
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error
 from penstock.expressions.shown import shown_row
@@ -35,8 +35,8 @@ from penstock.physical.execution.wall_clock import uses_wall_clock
 from penstock.physical.kernels.row_order import sort_order
 from penstock.physical.operators import Tables
 from penstock.physical.plan.plan import Channel, Plan
+from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries, plan_static
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.one_time import Contents, in_order, numbered, remaining
 from penstock.runtime.local.runtime import compute_statics, static_sources
 from penstock.runtime.memory_limit import too_large
@@ -322,7 +322,7 @@ def _keyed(source: Source, table: pa.Table) -> pa.Table:
 
 
 def _check_rejected(source: Source, rejected: Sequence[tuple[str, str]]) -> None:
-    """Raise the error for the first of some rejected records, with the reason of each, where the source says so."""
+    """Raise the error for the first of some rejected records, with the reason of each, under ON ERROR FAIL."""
     if rejected and source.on_error is OnError.FAIL:
         record, reason = rejected[0]
         raise as_error(Rejected(source.name, None, record, reason), source.name)

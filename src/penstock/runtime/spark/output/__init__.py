@@ -1,1 +1,1 @@
-"""Delivery of answers to the sinks; rejections and failures."""
+"""Delivery of answers to the sinks; rejections, failures and totals."""

@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.physical.execution.portions import earliest
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.output.answer_writer import PendingAnswer, answers_in
+from penstock.runtime.spark.worker.answer_writer import PendingAnswer, answers_in
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     FewOfMany,
@@ -59,7 +59,7 @@ class BatchOutput:
 
     @property
     def query_heartbeats(self) -> dict[str, int]:
-        """Return by query up to which instant its answer is final and emitted; nothing where no packet says so."""
+        """Return by query up to which instant its answer is final and emitted; nothing where no packet has it."""
         return {} if self.heartbeats is None else {**self.heartbeats.queries, **self.behind}
 
 

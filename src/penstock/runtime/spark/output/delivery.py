@@ -19,10 +19,10 @@ from penstock.connectors.contract import Sink
 from penstock.physical.execution.answers import answer_tables, content_bytes
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.output.answer_writer import PendingAnswer
 from penstock.runtime.spark.output.recorded_sink import RecordedSink
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers, sink_error
 from penstock.runtime.spark.output.written_batch import DeliveredAnswer
+from penstock.runtime.spark.worker.answer_writer import PendingAnswer
 
 #: Seconds before the second attempt; they double with each further one.
 _FIRST_WAIT = 0.1

@@ -63,7 +63,7 @@ def translate(failure: Any, log: Path | None = None) -> PenstockError:
         return damaged(log, ValueError(log_error[0]))
     python_errors = _PYTHON_ERROR.findall(text)
     description = ": ".join(part for part in python_errors[-1] if part) if python_errors else first_line(text)
-    advice = "`penstock --debug run ...` tells the whole story"
+    advice = "`penstock --debug run ...` shows the traceback"
     if wrong_python := other_python(text):
         return wrong_python
     return PenstockError("P0601", f"the run failed: {description}", hint=advice, cause=failure)

@@ -85,6 +85,10 @@ class RecordedSink(Sink):
             raise self._not_recorded(error) from error
         self.log = log
 
+    def set_bounds(self, query: Query) -> None:
+        super().set_bounds(query)
+        self.inner.set_bounds(query)
+
     def write(self, batch: int, table: pa.Table) -> None:
         self.write_pieces(batch, iter([table]))
 
@@ -109,6 +113,9 @@ class RecordedSink(Sink):
         except (OSError, pa.ArrowException) as error:
             raise self._not_recorded(error) from error
 
+    def withdraw(self) -> None:
+        self.inner.withdraw()
+
     def close(self) -> None:
         if isinstance(self.log, ResultLog):
             self.log.close(self._id)
@@ -116,9 +123,9 @@ class RecordedSink(Sink):
         self.inner.close()
 
     def _not_recorded(self, error: Exception) -> PenstockError:
-        said = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         return PenstockError(
-            "P0502", f"query {self.query.name}: its changes cannot be recorded in {self._folder.emitted}: {said}",
+            "P0502", f"query {self.query.name}: its changes cannot be recorded in {self._folder.emitted}: {reason}",
             cause=error, hint="free space on that disk, or allow writing there",
         )  # fmt: skip
 

@@ -18,7 +18,7 @@ from penstock.physical.elements import Elements, decode, encode
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
-from penstock.runtime.spark.output.answer_writer import PendingAnswer
+from penstock.runtime.spark.worker.answer_writer import PendingAnswer
 from penstock.storage import storage
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
@@ -35,7 +35,7 @@ class SurplusAnswers:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._root = folder.root / "surplus"
-        #: The queries of which files may be there; None before somebody has looked.
+        #: The queries of which files may be there; None before the folder has been read.
         self._stored: set[str] | None = None
 
     def until(self, plan: Plan, answers: Answers, reached: Mapping[str, int], batch: int) -> Answers:
@@ -123,7 +123,7 @@ def _place_of(name: str) -> tuple[int, str]:
 
 
 def _identity(plan: Plan, query: str) -> str:
-    """Return what tells the answers of a query from those of another one that had its name."""
+    """Return what distinguishes the answers of a query from those of another one that had its name."""
     return f"{zlib.crc32(step_keys(plan)[plan.output(query).id].encode()):08x}"
 
 

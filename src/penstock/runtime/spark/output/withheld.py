@@ -32,7 +32,7 @@ from penstock.physical.execution.progress import NOTHING, timed_names
 from penstock.runtime.live.content import net
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, write_whole
-from penstock.runtime.spark.output.answer_writer import PendingAnswer
+from penstock.runtime.spark.worker.answer_writer import PendingAnswer
 from penstock.storage import storage
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged, sealed, unsealed
@@ -196,7 +196,7 @@ class WithheldAnswers:
     when the query began with that batch, the second of them what it has read of its past.
 
     A file is the changes as an Arrow IPC stream, a sealed line of JSON (its checksum, `first` and `done`), and
-    the length of that line in 4 bytes, little endian. Files of earlier versions have the line in a `.json` beside.
+    the length of that line in 4 bytes, little endian.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -207,11 +207,11 @@ class WithheldAnswers:
         place = self._place(query)
         self._write(place / f"{batch:09d}.arrow", withheld)
         for number in self._batches(place)[:-_KEPT]:
-            self._remove(place / f"{number:09d}.arrow")
+            storage().remove(place / f"{number:09d}.arrow")
 
     def seed(self, query: str, base: int, withheld: Withheld) -> None:
         """Write what is withheld of a query when it begins with the batch `base`, before it has read its past."""
-        self._remove(self._place(query) / f"past-{base:09d}.arrow")
+        storage().remove(self._place(query) / f"past-{base:09d}.arrow")
         self._write(self._place(query) / f"seed-{base:09d}.arrow", withheld)
 
     def add_past(self, query: str, base: int, withheld: Withheld) -> None:
@@ -281,24 +281,13 @@ class WithheldAnswers:
             raise damaged(path, error) from error
 
     def _divided(self, path: Path, content: pa.Buffer) -> tuple[pa.Buffer, dict[str, Any]]:
-        """Return the stream of changes of a file and what is said of it. Raises OSError and ValueError."""
+        """Return the stream of changes of a file and the document behind it. Raises ValueError."""
         size = content.size - _LENGTH
         length = int.from_bytes(content[max(0, size) :].to_pybytes(), "little")
-        try:
-            if not 0 < length <= size:
-                raise ValueError("it is cut off")
-            line = content[size - length : size].to_pybytes()
-            return content[: size - length], json.loads(unsealed(line, self._folder.place(path)))
-        except ValueError:
-            before = path.with_suffix(".json")
-            if not storage().exists(before):
-                raise
-            return content, json.loads(self._folder.read_sealed(before))
-
-    @staticmethod
-    def _remove(path: Path) -> None:
-        storage().remove(path)
-        storage().remove(path.with_suffix(".json"))
+        if not 0 < length <= size:
+            raise ValueError("it is cut off")
+        line = content[size - length : size].to_pybytes()
+        return content[: size - length], json.loads(unsealed(line, self._folder.place(path)))
 
     def _place(self, query: str) -> Path:
         return self._folder.root / "withheld" / file_name(query)

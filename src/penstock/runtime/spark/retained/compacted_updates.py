@@ -8,7 +8,7 @@ only the ones that make the content there are left.
 
 Contract: `updates.json` makes what is written count, whole and durably, and a file that it names is never written
 again. Files that it does not name, and posts that it stands for, are removed afterwards, when no reader has pinned an
-earlier `updates.json`: a pin says up to how many splits the one goes that it reads (`Pins`).
+earlier `updates.json`: a pin has the number of splits up to which the one that it reads goes (`Pins`).
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
 """The retained elements of one stream: the accepted ones, stamped, in the order of arrival.
 
-`retained/<source>/` holds a file for each ingest task that accepted elements. Its name tells the round, the task, the
+`retained/<source>/` holds a file for each ingest task that accepted elements. Its name has the round, the task, the
 least and the largest timestamp and the checksum, so the names are the index, and a task that is repeated writes the
-same file again. `kept.json` tells which elements are there: all those after a tick. It is written before a file is
-removed, and when a stream that has been read begins to be retained. `ended.json` is there when it is no longer
-retained, and a reader still needs its files.
+same file again. Files of many rounds are replaced by one (`merging.py`), in which a column has the round of each row;
+those that it replaces do not count from then on, and are removed. `kept.json` has the tick after which all elements are
+there. It is written before a file is removed, and when a stream that has been read begins to be retained.
+`ended.json` is there when it is no longer retained, and a reader still needs its files.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,23 +31,35 @@ from penstock.types import END
 
 #: Name of the column of timestamps, where they are not among the others.
 TS = "ts"
-#: Digits of a CRC-32.
-_CRC_DIGITS = 8
+#: Name of the column of rounds of a merged file.
+ROUND = "round"
+#: How its name goes on behind its first round.
+_MERGED = "r"
 
 
 @dataclass(frozen=True)
 class RetainedFile:
-    """One file. round, task: that wrote it; low, high: its least and largest timestamp."""
+    """One file, or the rows in it of some rounds.
+
+    Args:
+        round, task: that wrote it; of a merged one its first round, and no task.
+        low, high: its least and largest timestamp.
+        last: the last round of a merged file; None for another one.
+        part: the first and the last of the rounds whose rows are read; None for all.
+    """
 
     round: int
     task: int
     low: int
     high: int
     checksum: str
+    last: int | None = None
+    part: tuple[int, int] | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.round:09d}-{self.task:05d}.{self.low}.{self.high}.{self.checksum}.arrow"
+        writer = f"{self.task:05d}" if self.last is None else f"{_MERGED}{self.last:09d}"
+        return f"{self.round:09d}-{writer}.{self.low}.{self.high}.{self.checksum}.arrow"
 
     @staticmethod
     def of(name: str) -> RetainedFile | None:
@@ -54,13 +67,32 @@ class RetainedFile:
         parts = name.split(".")
         if name.startswith(".") or len(parts) != 5 or parts[-1] != "arrow":
             return None
-        round_, _, task = parts[0].partition("-")
-        return RetainedFile(int(round_), int(task), int(parts[1]), int(parts[2]), parts[3])
+        round_, _, writer = parts[0].partition("-")
+        is_merged = writer.startswith(_MERGED)
+        task, last = (-1, int(writer.removeprefix(_MERGED))) if is_merged else (int(writer), None)
+        return RetainedFile(int(round_), task, int(parts[1]), int(parts[2]), parts[3], last)
 
+    @property
+    def rounds(self) -> tuple[int, int]:
+        """Return the first and the last round of its rows."""
+        return self.part or (self.round, self.round if self.last is None else self.last)
 
-def _has_checksum(data: pa.Buffer, expected: str) -> bool:
-    """Return whether bytes have this checksum. In the names of files of earlier versions it is a CRC-32."""
-    return expected == (f"{zlib.crc32(data):08x}" if len(expected) == _CRC_DIGITS else checksum(data))
+    def between(self, first: int, last: int | None) -> RetainedFile | None:
+        """Return its rows of the rounds from `first` to `last`; None where it has none."""
+        begin, end = self.rounds
+        rounds = max(begin, first), end if last is None else min(end, last)
+        if rounds[0] > rounds[1]:
+            return None
+        return self if rounds == (begin, end) else replace(self, part=rounds)
+
+    def parted(self, ends: Iterable[int]) -> Iterator[RetainedFile]:
+        """Yield its rows in parts, so that none goes on behind one of the rounds `ends`, which ascend."""
+        begin, end = self.rounds
+        for last in (*ends, end):
+            part = self.between(begin, last)
+            if part is not None:
+                yield part
+            begin = max(begin, last + 1)
 
 
 def retained_columns(source: Source) -> tuple[int, ...]:
@@ -108,7 +140,9 @@ class RetainedLog:
 
     def forget(self, until: int) -> None:
         """Remove the files without an element after the tick `until`."""
-        old = [file for file in self.files() if file.high <= until]
+        counting, replaced = self._listed()
+        # Those that a merged file replaces first, or they would count again without it.
+        old = [file for file in [*replaced, *counting] if file.high <= until]
         if not old:
             return
         kept = self.after
@@ -144,36 +178,63 @@ class RetainedLog:
         return after is None or (bound is not None and bound >= after)
 
     def files(self, first: int = 0, last: int | None = None) -> list[RetainedFile]:
-        """Return the files of the rounds from `first` to `last`, in the order of arrival."""
+        """Return the files of the rounds from `first` to `last`, in the order of arrival, without those that a merged
+        one replaces."""
+        chosen = (file.between(first, last) for file in self._listed()[0])
+        return [file for file in chosen if file is not None]
+
+    def replaced(self) -> list[RetainedFile]:
+        """Return the files whose rows a merged one has too."""
+        return self._listed()[1]
+
+    def _listed(self) -> tuple[list[RetainedFile], list[RetainedFile]]:
+        """Return the files that count, in the order of arrival, and the others."""
         found = (RetainedFile.of(name) for name in storage().list(self.place))
-        chosen = [f for f in found if f is not None and first <= f.round and (last is None or f.round <= last)]
-        return sorted(chosen, key=lambda file: (file.round, file.task))
+        # A merged file comes before all whose rounds it has.
+        ordered = sorted((f for f in found if f is not None), key=lambda f: (f.round, -f.rounds[1], f.task))
+        until = -1
+        counting, replaced = list[RetainedFile](), list[RetainedFile]()
+        for file in ordered:
+            (counting if file.round > until else replaced).append(file)
+            until = until if file.last is None else max(until, file.last)
+        return counting, replaced
 
     @property
     def nbytes(self) -> int:
         """Return the bytes of all files."""
-        paths = (self.place / file.name for file in self.files())
-        return sum(storage().size(path) for path in paths if storage().exists(path))
+        return sum(map(self.size, self.files()))
 
     def read(self, file: RetainedFile, columns: Sequence[int]) -> Iterator[Elements]:
         """Yield the elements of a file, with the declared columns at `columns`. Raises PenstockError P0605."""
-        path = self.place / file.name
-        try:
-            data = storage().map(path)
-            if not _has_checksum(data, file.checksum):
-                raise ValueError("its content does not match its checksum")
-            batches = decode(data)
-        except (OSError, ValueError, pa.ArrowInvalid) as error:
-            raise damaged(path, error) from error
-        for batch in batches:
+        for batch in self.batches(file):
             stamped = TS in batch.schema.names
             ts = ticks(batch.column(TS if stamped else f"c{self._timestamp}"))
             chosen = tuple(batch.column(f"c{position}") for position in columns)
             yield Elements(chosen, ts, np.full(len(ts), END, np.int64))
 
+    def batches(self, file: RetainedFile) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file as they were written. Raises PenstockError P0605."""
+        path = self.place / file.name
+        try:
+            data = storage().map(path)
+            if checksum(data) != file.checksum:
+                raise ValueError("its content does not match its checksum")
+            batches = decode(data)
+        except (OSError, ValueError, pa.ArrowInvalid) as error:
+            raise damaged(path, error) from error
+        for batch in batches:
+            if file.part is not None:
+                rounds = batch.column(ROUND).to_numpy()
+                batch = batch.filter(pa.array((rounds >= file.part[0]) & (rounds <= file.part[1])))
+            if len(batch):
+                yield batch
+
     def size(self, file: RetainedFile) -> int:
-        """Return the bytes of a file."""
-        return storage().size(self.place / file.name)
+        """Return the bytes of a file, 0 for one that has been replaced or removed meanwhile."""
+        try:
+            return storage().size(self.place / file.name)
+        except FileNotFoundError:
+            return 0
 
 
 class Pins:
@@ -209,6 +270,10 @@ class Pins:
                     return None
                 until = min(until, pin["after"])
         return until
+
+    def has(self, file: str) -> bool:
+        """Return whether a reader needs elements of the source."""
+        return self.least(file, END) != END
 
     def keeps_all(self, file: str) -> bool:
         """Return whether a reader needs all elements of the source."""

@@ -2,9 +2,9 @@
 
 Each batch goes from its Arrow buffers to the file, without being encoded into memory first, and is released then. Large
 batches are written by a thread, beside the work of the task, and at most `_WAITING` of them wait for it, so what a task
-retains takes the memory of these (measured in docs/decisions/live.md).
+retains takes the memory of these (measured in docs/decisions/retained-streams.md).
 
-Contract: `finish` returns when all is written and the file has its name, which tells what is in it (`retained_log.py`).
+Contract: `finish` returns when all is written and the file has its name, an index of its content (`retained_log.py`).
 An attempt that fails leaves nothing, one that is killed a temporary file, which the next start removes.
 """
 

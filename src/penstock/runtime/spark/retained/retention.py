@@ -1,4 +1,4 @@
-"""What the driver does about retained streams: it begins their logs, and removes what is older than RETAIN says."""
+"""Begin the logs of retained streams in the driver, and remove what is older than RETAIN."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
-from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog
 from penstock.storage import storage
 

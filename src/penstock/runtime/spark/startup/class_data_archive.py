@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 #: Seconds for which an incomplete file is taken to be still being written, so that no other process writes one.
-_WRITING = 300
+_WRITING = 1800
 _UNFINISHED = ".new"
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 

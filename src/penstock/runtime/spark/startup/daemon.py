@@ -28,7 +28,7 @@ MODULE = "penstock.runtime.spark.startup.daemon"
 AHEAD = "PENSTOCK_DAEMON"
 _STREAMS = (0, 1, 2)
 _LENGTH = 8
-#: The connection whose end tells Spark's process that the daemon has ended.
+#: The connection by whose end Spark's process notices that the daemon has ended.
 _DRIVER_CONNECTIONS: list[socket.socket] = []
 
 

@@ -84,6 +84,8 @@ _ANSWER = "connection"
 _DAEMON = "daemon"
 #: The environment variable of a process whose JVM writes the archive of classes, `penstock warm`.
 WRITES_ARCHIVE = "PENSTOCK_WRITES_ARCHIVE"
+#: JVM options that leave out the verification of classes: half of what an archive saves. The archive's are verified.
+_UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 #: Number of files that a process may open at once from which on Spark starts and runs; a small run has 400 open.
 _FILES = 1024
 _UTF_8 = re.compile(r"utf-?8", re.IGNORECASE)
@@ -106,7 +108,7 @@ class Jvm:
                 _TEMPORARY.discard(self.folder)
                 leave(self.folder)
                 raise not_started(
-                    f"its JVM ended with exit code {self.process.returncode}", hint=f"what it said is in {self.log}"
+                    f"its JVM ended with exit code {self.process.returncode}", hint=f"its output is in {self.log}"
                 )
             time.sleep(0.01)
         content = answer.read_bytes()
@@ -129,7 +131,7 @@ _TEMPORARY: set[Path] = set()
 _LOGS: list[Path] = []
 #: The JVMs that this process started, the last one last.
 _STARTED: list[subprocess.Popen[bytes]] = []
-#: Seconds that a JVM whose connections are gone is given until the system tells how it ended.
+#: Seconds to wait for the exit code of a JVM whose connections are gone.
 _END_SECONDS = 2.0
 #: Daemons started ahead: kept, since Python warns of a process object that is dropped while its process runs.
 _DAEMONS: list[subprocess.Popen[bytes]] = []
@@ -173,7 +175,7 @@ def start_ahead(settings: Mapping[str, str], master: str | None = None) -> None:
 
 
 def await_session(master: str | None, settings: Mapping[str, str]) -> Future[SparkSession]:
-    """Start the JVM, and return the future that whoever starts the session on it fulfils: `start_spark` waits for it
+    """Start the JVM, and return the future that the start of the session on it fulfils: `start_spark` waits for it
     where it is called with the same arguments. Until then Ctrl-C ends the process at once: raised in the middle of an
     import, it can leave the import lock taken, and the other thread would wait for it for ever."""
     start_ahead(settings, master)
@@ -300,7 +302,7 @@ MORE_FILES = (
 
 def not_started(reason: str, cause: BaseException | None = None, hint: str | None = None) -> PenstockError:
     """Return the error P0601 of a Spark that does not start: for `reason`, or since it may open too few files, of which
-    Java tells only what it could not load."""
+    Java reports only what it could not load."""
     if few := few_files():
         return PenstockError("P0601", f"Spark does not start: {few} ({reason})", hint=MORE_FILES, cause=cause)
     return PenstockError("P0601", f"Spark does not start: {reason}", hint=hint, cause=cause)
@@ -337,9 +339,21 @@ def is_unused() -> bool:
     return bool(_UNUSED)
 
 
+def _low_priority() -> None:
+    """Have this process, a session of its own, leave most of the processors to others.
+
+    Where Linux groups processes by session, each group gets the same share of the processors, and niceness counts
+    within a group alone: the group has a niceness of its own. At 5 its weight is a third of others', so that it ends on
+    a machine that is never idle too.
+    """
+    os.nice(19)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text("5", encoding="ascii")
+
+
 @atexit.register
 def _write_archive() -> None:
-    """Start `penstock warm` in the background, at the lowest priority, where this process had to start a JVM without an
+    """Start `penstock warm` in the background, at a low priority, where this process had to start a JVM without an
     archive of classes: the next one starts in half of the time. A process that is killed starts nothing."""
     if not _STARTED or _UNUSED or WRITES_ARCHIVE in os.environ:
         return
@@ -348,7 +362,7 @@ def _write_archive() -> None:
             subprocess.Popen(
                 [sys.executable, "-m", "penstock", "warm", "--only-java"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                cwd=tempfile.gettempdir(), start_new_session=True, preexec_fn=lambda: os.nice(19),
+                cwd=tempfile.gettempdir(), start_new_session=True, preexec_fn=_low_priority,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )  # fmt: skip
 
@@ -362,8 +376,11 @@ def _remove_temporary() -> None:
 def jvm_settings(settings: Mapping[str, str], java_home: Path) -> dict[str, str]:
     """Return the settings that the JVM itself needs at its start."""
     # This JVM moves bytes and starts often; the second compiler costs seconds at every start and gains nothing here.
-    archive = writing_options if WRITES_ARCHIVE in os.environ else archive_options
-    options = ["-XX:TieredStopAtLevel=1", *archive(java_home, cache_folder())]
+    if WRITES_ARCHIVE in os.environ:
+        archive = writing_options(java_home, cache_folder())
+    else:
+        archive = archive_options(java_home, cache_folder()) or [*_UNVERIFIED]
+    options = ["-XX:TieredStopAtLevel=1", *archive]
     key = "spark.driver.extraJavaOptions"
     return {**settings, key: " ".join([*options, settings.get(key, "")]).strip()}
 

@@ -189,7 +189,7 @@ def run_read_tasks(
 
 
 def _announced(job: Job, task: ReadTask) -> Iterator[Packet]:
-    """Yield the packets of what a task says to all shards beside its rows."""
+    """Yield the packets that a task sends to all shards beside its rows."""
     if task.task == 0:
         yield round_packet(task.round)
     progress = {name: SourceProgress(beat=beat) for name, beat in task.beats}
@@ -203,9 +203,9 @@ def _announced(job: Job, task: ReadTask) -> Iterator[Packet]:
 def _processed(
     folder: Folder, job: Job, tables: dict[str, Elements], task: ReadTask
 ) -> Generator[Packet, None, Ingest]:
-    """Read and process the records of a task: yield the packets of its rows, and what the driver is told of it.
+    """Read and process the records of a task: yield the packets of its rows and the reports for the driver.
 
-    What was rejected and what is retained is written then.
+    Rejected records and retained elements are written meanwhile.
     """
     assert task.source is not None, "a task that only reports progress reads nothing"
     source = job.plan.sources[task.source]

@@ -1,6 +1,6 @@
 """Run a round of a job in this process: Spark's tasks one after the other.
 
-For rounds before Spark starts (`backfill.py`), and for tests of the files that a round leaves.
+For rounds before Spark starts (`catching_up/backfill.py`), and for tests of the files that a round leaves.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
+from penstock.physical.decisions import Decisions
 from penstock.physical.elements import Elements, concat_arrays, decode, encoded
-from penstock.physical.execution.decisions import Decisions
 from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
 from penstock.physical.operators import Rejection
@@ -85,7 +85,7 @@ class Signal(Enum):
 
 PacketKind = ChannelRows | AnswerOf | FewOfMany | Signal
 _ROWS, _ANSWER, _FEW_OF_MANY = "rows", "answer", "answers"
-#: Where a packet of many queries says whose its rows are.
+#: The key, in the metadata of a packet of many queries, of the number of rows of each query, in their order.
 _WHOSE = b"whose"
 _ANYWHERE, _EVERYWHERE = "any", "all"
 

@@ -39,7 +39,7 @@ class KeyedStage(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        from penstock.runtime.spark.job_files import load_job
+        from penstock.runtime.spark.worker.job_files import load_job
         from penstock.runtime.spark.worker.packets import Packet, encode_kind, read_kind
         from penstock.runtime.spark.worker.stage import ShardRound
 

@@ -5,9 +5,8 @@ executor another one holds, and would restore its state from files. Instead it p
 socket and yields what comes back; large packets are in files already (`spill_files.py`). Where the owner is gone, busy
 with another shard, or fails, the worker runs the round itself and owns the shard from then on.
 
-In a process only one round of a shard runs at a time: two would share one processor. A worker that has to wait for its
-own round, because another one has asked it before, gives up the shard that was asked for, so that shards spread
-over the workers again.
+In a process only one round of a shard runs at a time: two would share one processor. A worker whose own round waits for
+one that another worker has sent it gives up the shard of the sent round, so that shards spread over the workers again.
 
 Contract: the folder is private to the daemon from which the workers were forked, and so to its user. An owner never
 waits for another one, so that none can wait in a circle. A round that has run in an owner that is lost afterwards runs
@@ -100,7 +99,7 @@ class ShardOwners:
         if owner is not None and owner != self._name:
             try:
                 # Received whole before any is yielded: a part of them could not be taken back.
-                received = self._ask(owner, round_, batches)
+                received = self._send(owner, round_, batches)
             except (OSError, pa.ArrowInvalid, _NotTakenError):
                 pass
             else:
@@ -129,7 +128,7 @@ class ShardOwners:
             return
         link = self._folder / round_.name
         link.unlink(missing_ok=True)
-        # Whoever finds no link, or has made one meanwhile, runs the round itself.
+        # A worker that finds no link, or has made one meanwhile, runs the round itself.
         with suppress(OSError):
             link.symlink_to(self._name)
 
@@ -138,9 +137,9 @@ class ShardOwners:
         if self._owner(round_) == self._name:
             (self._folder / round_.name).unlink(missing_ok=True)
 
-    # -- the side that asks ------------------------------------------------------------------------------------
+    # -- the sender's side -------------------------------------------------------------------------------------
 
-    def _ask(self, owner: str, round_: RoundOfShard, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    def _send(self, owner: str, round_: RoundOfShard, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         with ExitStack() as stack:
             connection = stack.enter_context(socket.socket(socket.AF_UNIX))
             connection.connect(str(self._folder / owner))
@@ -166,7 +165,7 @@ class ShardOwners:
             threading.Thread(target=self._serve, args=(connection,), name="penstock-shard", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        # Whoever asks runs the round itself when it does not read the end of it, and meets its errors there.
+        # A sender that does not read the end of the round runs it itself, and meets its errors there.
         with suppress(OSError, ValueError, TypeError), connection, connection.makefile("rwb") as both:
             file = cast(IO[bytes], both)
             round_ = RoundOfShard(**json.loads(file.read(int.from_bytes(file.read(_LENGTH), "big"))))

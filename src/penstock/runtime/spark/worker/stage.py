@@ -18,8 +18,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.physical.decisions import NO_DECISIONS
 from penstock.physical.elements import Elements
-from penstock.physical.execution.decisions import NO_DECISIONS
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.flow_counts import tapped_ports
@@ -30,7 +30,7 @@ from penstock.physical.operators import Operator
 from penstock.physical.plan.plan import Channel
 from penstock.physical.synopses.contract import StoredSynopsis
 from penstock.runtime.spark.checkpoint.folder import Job
-from penstock.runtime.spark.output.answer_writer import AnswerWriter
+from penstock.runtime.spark.worker.answer_writer import AnswerWriter
 from penstock.runtime.spark.worker.packets import (
     ChannelRows,
     Heartbeats,

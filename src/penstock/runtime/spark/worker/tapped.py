@@ -1,4 +1,4 @@
-"""The edges that are tapped, as the driver tells its workers: in a file that is there only while there are some.
+"""Publish the tapped edges from the driver to its workers, in a file that is there only while there are some.
 
 It is no part of a round: no result depends on it. A task looks for it once.
 """
@@ -16,7 +16,7 @@ _FILE = "taps.json"
 
 
 def publish_taps(root: Path, taps: Collection[TappedPort]) -> None:
-    """Tell the workers which edges are tapped. root: the folder of the run."""
+    """Write for the workers which edges are tapped. root: the folder of the run."""
     path = root / _FILE
     if not taps:
         if storage().exists(path):

@@ -89,13 +89,13 @@ def ingest_read_tasks(root: str, digest: str) -> Task:
     def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.checkpoint.folder import Folder
         from penstock.runtime.spark.input.task_files import load_read_tasks
-        from penstock.runtime.spark.job_files import load_job
         from penstock.runtime.spark.worker.ingest import run_read_tasks
+        from penstock.runtime.spark.worker.job_files import load_job
         from penstock.runtime.spark.worker.packets import as_batches
         from penstock.runtime.spark.worker.spill_files import SpillFiles
 
         job, tables = load_job(root, digest)
-        with SpillFiles(root, job.log_base + batch_number()) as spill_files:
+        with SpillFiles(root, batch_number()) as spill_files:
             folder = Folder(root)
             for batch in batches:
                 for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
@@ -111,8 +111,8 @@ def ingest_frame(root: str, digest: str, name: str) -> Task:
 
     def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.checkpoint.folder import Folder
-        from penstock.runtime.spark.job_files import load_job
         from penstock.runtime.spark.worker.ingest import run_batches
+        from penstock.runtime.spark.worker.job_files import load_job
         from penstock.runtime.spark.worker.packets import as_batches
 
         job, tables = load_job(root, digest)
@@ -143,7 +143,7 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
 def run_round_of_shard(round_: RoundOfShard, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run a round of a shard in this process: take the packets sent to it, yield those that it sends."""
     from penstock.runtime.spark.checkpoint.state_files import open_state
-    from penstock.runtime.spark.job_files import load_job
+    from penstock.runtime.spark.worker.job_files import load_job
     from penstock.runtime.spark.worker.packets import Packet, as_batches, read_kind
     from penstock.runtime.spark.worker.spill_files import SpillFiles
     from penstock.runtime.spark.worker.stage import ShardRound
@@ -151,21 +151,20 @@ def run_round_of_shard(round_: RoundOfShard, batches: Sequence[pa.RecordBatch]) 
     root, stage = round_.root, round_.stage
     job, tables = load_job(root, round_.digest)
     shard = job.keys.index(round_.shard)
-    number = job.log_base + round_.number
     packets = (
         Packet(shard, read_kind(kind), blob.as_buffer())
         for batch in batches
         for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True)
     )
-    with SpillFiles(root, number) as spill_files:
-        state, backfilled = open_state(root, job, stage, shard, number)
+    with SpillFiles(root, round_.number) as spill_files:
+        state, backfilled = open_state(root, job, stage, shard, round_.number)
         output = ShardRound(root, job, tables, stage, state, backfilled, spill_files).run(shard, packets)
         yield from as_batches(spill_files.lightened(output), job.keys)
 
 
 def drop_shard(round_: RoundOfShard) -> None:
     """Drop the executor of a shard from the memory of this process."""
-    from penstock.runtime.spark.job_files import load_job
+    from penstock.runtime.spark.worker.job_files import load_job
     from penstock.runtime.spark.worker.stage import forget_shard
 
     job, _ = load_job(round_.root, round_.digest)

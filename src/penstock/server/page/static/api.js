@@ -13,28 +13,42 @@ function exact(key, value, context) {
   return beyond ? BigInt(context.source) : value;
 }
 
+// A connection that breaks is an error of status 0.
+async function reached(work) {
+  try { return await work; } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServerError(0, { message: "the server does not answer" });
+  }
+}
+
+/** Return a text that the server draws, null where it refuses. */
+export async function drawn(path) {
+  const answer = await reached(fetch(path, { credentials: "same-origin" }));
+  return answer.ok ? reached(answer.text()) : null;
+}
+
 export const parsed = (text) => JSON.parse(text, exact);
 
 /** Return the answer to a request as JSON, null where it has no content. */
 export async function request(method, path, body, { headers = {}, signal } = {}) {
   const content = body === undefined ? (method === "POST" || method === "PATCH" ? "{}" : undefined) : JSON.stringify(body);
-  const answer = await fetch(path, {
+  const answer = await reached(fetch(path, {
     method, body: content, signal, credentials: "same-origin",
     headers: { ...(content === undefined ? {} : { "Content-Type": "application/json" }), Accept: "application/json", ...headers },
-  });
+  }));
   if (!answer.ok) throw await refusal(answer);
-  const text = await answer.text();
+  const text = await reached(answer.text());
   return text ? parsed(text) : null;
 }
 
 /** Yield the texts of an answer as they come. Throw the error of one that is none. */
 export async function* texts(method, path, body, { headers = {}, signal } = {}) {
   const content = body === undefined ? undefined : JSON.stringify(body);
-  const answer = await fetch(path, { method, body: content, signal, credentials: "same-origin", headers: { ...(content === undefined ? {} : { "Content-Type": "application/json" }), ...headers } });
+  const answer = await reached(fetch(path, { method, body: content, signal, credentials: "same-origin", headers: { ...(content === undefined ? {} : { "Content-Type": "application/json" }), ...headers } }));
   if (!answer.ok) throw await refusal(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reached(reader.read());
     if (done) return;
     yield value;
   }
@@ -59,7 +73,7 @@ export async function* events(method, path, body, { headers = {}, signal } = {})
 }
 
 async function refusal(answer) {
-  const text = await answer.text();
+  const text = await reached(answer.text());
   let problem = {};
   try { problem = parsed(text); } catch { problem = { message: text.slice(0, 500) || undefined }; }
   if (answer.status === 401) window.dispatchEvent(new CustomEvent("signed-out"));

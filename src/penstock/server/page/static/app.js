@@ -1,6 +1,6 @@
 // The frame of the page: signing in, rooms by the part of the address behind `#`, and refreshing what is open.
 
-import { get, request } from "./api.js";
+import { get, request, ServerError } from "./api.js";
 import { errorBox, fill, h, notice, say } from "./dom.js";
 import { begin, end, follow } from "./live.js";
 import { signedIn } from "./roles.js";
@@ -101,12 +101,18 @@ function signIn() {
 }
 
 window.addEventListener("signed-out", () => { if (!main.querySelector(".welcome")) signIn(); });
+// A request of a room after a choice in it may be refused too, or not be answered.
+window.addEventListener("unhandledrejection", (event) => {
+  if (!(event.reason instanceof ServerError)) return;
+  event.preventDefault();
+  if (event.reason.status !== 401) notice(event.reason.message, true);
+});
 window.addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true }); });
 document.getElementById("leave").addEventListener("click", async () => {
   try { await request("DELETE", "/v1/session"); signIn(); } catch (error) { notice(error.message, true); }
 });
 // The address behind `#` is that of a room, so the link to the content moves the keyboard by itself.
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
-follow(async (told) => { remember(told); await refresh(); });
+follow(async (changes) => { remember(changes); await refresh(); });
 say(document.getElementById("link"), "");
 start();

@@ -23,7 +23,7 @@ export function candidates(before, whole, known) {
 }
 
 function qualified(name, whole, known) {
-  const named = (wanted) => known.objects.find((one) => one.name.toLowerCase() === wanted.toLowerCase());
+  const named = (other) => known.objects.find((one) => one.name.toLowerCase() === other.toLowerCase());
   if (name.toLowerCase() === "penstock") {
     return known.objects.filter((one) => one.name.startsWith("penstock.")).map((one) => [one.name.slice("penstock.".length), one.kind]);
   }

@@ -65,7 +65,7 @@ export function messageBox(kind, one) {
   const marked = place && markedLine(place);
   return h("div", { class: kind },
     h("b", {}, [one.code, place && `line ${place.line}, column ${place.column}`].filter(Boolean).join(", ")),
-    one.code || place ? ": " : "", h("span", { class: "told" }, one.message ?? String(one)), marked && h("pre", {}, marked),
+    one.code || place ? ": " : "", h("span", { class: "message" }, one.message ?? String(one)), marked && h("pre", {}, marked),
     one.hint && h("div", { class: "quiet" }, one.hint));
 }
 

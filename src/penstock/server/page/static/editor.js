@@ -19,7 +19,7 @@ export class Editor {
         this.errors = [];
         this.draw();
         changed(this.value);
-        // What is pasted, or put there by a program, is no word that somebody begins.
+        // Text that is pasted, or set by a program, is no word that a user begins.
         if (event.inputType === "insertText" && event.data?.length === 1) this.complete(); else if (event.inputType !== "deleteContentBackward" || !this.choices.hidden) this.complete(!this.choices.hidden);
       },
       onblur: () => this.hide(),
@@ -50,7 +50,7 @@ export class Editor {
     this.hide();
   }
 
-  // A key while completions are shown, or that asks for them; return whether it was one.
+  // Handle a key while completions are shown, or the key that opens them; return whether it was one.
   completing(event) {
     if (!this.candidates) return false;
     if (event.key === " " && event.ctrlKey) { this.complete(); return true; }

@@ -14,7 +14,7 @@ export class Following {
     this.trouble = h("div");
     this.place = h("div");
     this.element = h("section", {}, h("div", { class: "row" }, this.about), this.trouble, this.place);
-    // A browser has six connections to a server for all of its pages: one that nobody sees must not hold one.
+    // A browser has six connections to a server for all of its pages: a hidden page must not hold one.
     this.turned = () => (document.hidden ? this.reading?.abort() : this.read());
     document.addEventListener("visibilitychange", this.turned);
     this.read();

@@ -107,7 +107,7 @@ export function endOf(text) {
 export function axis(numbers, step) {
   const largest = Math.max(...numbers.map(Math.abs));
   let unit = 0;
-  // A unit that would need more than three digits behind the point says less than none.
+  // A unit that would need more than three digits behind the point is less readable than none.
   while (largest / 1000 ** unit >= 1000 && step >= 1000 ** unit && unit < units.length - 1) unit += 1;
   const size = 1000 ** unit, digits = Math.min(12, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
   // A step of 2.5 has a digit more than one of 2.

@@ -1,17 +1,17 @@
-// Events of the server: the page asks for figures after a batch, at most twice a second, and for nothing while it is hidden.
+// Events of the server: the page reads figures after a batch, at most twice a second, and nothing while it is hidden.
 
 import { get, parsed } from "./api.js";
 import { say } from "./dom.js";
 
 const followers = new Set();
 const pause = 500;
-// Milliseconds after the last batch when figures are read once more: the server says then that nothing comes.
+// Milliseconds after the last batch when figures are read once more: they show then that no rows come.
 const rest = 11000;
 let resting = null;
 // Milliseconds between two looks at the clock, and how late one is after which the computer has slept.
 const look = 5000, asleep = 20000;
 let looked = Date.now();
-let source = null, wait = 1000, due = null, again = null, last = 0, wanted = false;
+let source = null, wait = 1000, due = null, again = null, last = 0, begun = false;
 let changed = { batch: null, others: [] }, commanded = false;
 
 /** Call back with {batch, events} after something has happened; return what ends it. */
@@ -20,19 +20,19 @@ export function follow(callback) {
   return () => followers.delete(callback);
 }
 
-/** Return the version of the plan that runs, undefined before the first batch was told. A command may have changed it
+/** Return the version of the plan that runs, undefined before the first batch event. A command may have changed it
  * since then. */
 export function version() {
   return commanded ? undefined : changed.batch?.version;
 }
 
 export function begin() {
-  wanted = true;
+  begun = true;
   connect();
 }
 
 export function end() {
-  wanted = false;
+  begun = false;
   disconnect();
 }
 
@@ -42,19 +42,19 @@ function disconnect() {
 }
 
 function connect() {
-  if (source || !wanted || document.hidden) return;
+  if (source || !begun || document.hidden) return;
   source = new EventSource("/v1/events");
   source.onopen = () => {
-    if (wait > 1000) tell();
+    if (wait > 1000) notify();
     wait = 1000;
     link("live", false);
   };
   source.onerror = () => {
     disconnect();
     link("no connection, trying again", true);
-    // The browser does not say why. Where the session has ended, this asks for a token.
+    // The browser reports no reason. Where the session has ended, this request opens the form for a token.
     get("/v1/session").catch(() => {});
-    // A server that starts again answers within seconds; one that stays away is asked every ten seconds.
+    // A server that starts again answers within seconds; one that stays away is tried every ten seconds.
     clearTimeout(again);
     again = setTimeout(connect, wait);
     wait = Math.min(wait * 1.6, 10000);
@@ -72,18 +72,18 @@ function connect() {
 }
 
 function soon() {
-  if (due === null) due = setTimeout(tell, Math.max(0, last + pause - Date.now()));
+  if (due === null) due = setTimeout(notify, Math.max(0, last + pause - Date.now()));
 }
 
-async function tell() {
+async function notify() {
   clearTimeout(due);
   due = null;
   if (document.hidden) return;
   last = Date.now();
-  const told = { batch: changed.batch, events: changed.others };
+  const changes = { batch: changed.batch, events: changed.others };
   changed = { batch: changed.batch, others: [] };
   for (const callback of [...followers]) {
-    try { await callback(told); } catch (error) { console.warn(error); }
+    try { await callback(changes); } catch (error) { console.warn(error); }
   }
   last = Date.now();
 }
@@ -105,10 +105,10 @@ setInterval(() => {
   looked = Date.now();
   if (late > asleep && !document.hidden) document.dispatchEvent(new Event("awake"));
 }, look);
-onWake(() => { disconnect(); connect(); tell(); });
+onWake(() => { disconnect(); connect(); notify(); });
 
 document.addEventListener("visibilitychange", () => {
-  // While nobody sees it, a browser looks seldom.
+  // A browser runs the timers of a hidden page seldom.
   looked = Date.now();
-  if (document.hidden) { disconnect(); link("paused", false); } else if (wanted) { connect(); tell(); }
+  if (document.hidden) { disconnect(); link("paused", false); } else if (begun) { connect(); notify(); }
 });

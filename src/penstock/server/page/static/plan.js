@@ -1,6 +1,6 @@
 // A plan as a picture that moves: drag, wheel or keys; nodes can be chosen.
 
-import { literal, relation } from "./api.js";
+import { drawn, literal, relation } from "./api.js";
 import { colours } from "./chart.js";
 import { fill, h, say } from "./dom.js";
 import { bytes, short } from "./format.js";
@@ -39,10 +39,10 @@ export class Plan {
   /** Fetch the picture of the plan and show it if it is another one. version: of the plan that runs, where it is known. */
   async load(path, version) {
     if (version !== undefined && version === this.version) return;
-    const answer = await fetch(path, { credentials: "same-origin" });
-    if (!answer.ok) return;
+    const picture = await drawn(path);
+    if (picture === null) return;
     this.version = version;
-    this.show(await answer.text());
+    this.show(picture);
   }
 
   show(text) {
@@ -134,8 +134,8 @@ export class Plan {
   /** Write figures into the nodes. figures: id -> {text, shared, busy}. Only what has changed is written. */
   figures(figures) {
     for (const [id, node] of this.nodes) {
-      const told = figures.get(id);
-      if (!told && !node.figure) continue;
+      const newer = figures.get(id);
+      if (!newer && !node.figure) continue;
       if (!node.figure) {
         // The picture has what was measured when it was drawn; newer figures are written in its place.
         const [first, ...others] = node.group.querySelectorAll("text[font-style]");
@@ -144,10 +144,10 @@ export class Plan {
         node.figure = first;
         node.figure.setAttribute("class", "figure");
       }
-      this.written(node, told?.text ?? "");
-      node.group.classList.toggle("filling", !!told?.filling);
-      this.coloured(node, told?.queries ?? []);
-      if (node.isShared !== !!told?.shared) { node.isShared = !!told?.shared; node.group.classList.toggle("shared", node.isShared); }
+      this.written(node, newer?.text ?? "");
+      node.group.classList.toggle("filling", !!newer?.filling);
+      this.coloured(node, newer?.queries ?? []);
+      if (node.isShared !== !!newer?.shared) { node.isShared = !!newer?.shared; node.group.classList.toggle("shared", node.isShared); }
     }
     for (const edge of this.edges) {
       edge.classList.toggle("busy", !!figures.get(edge.dataset.from)?.busy);
@@ -330,7 +330,7 @@ export class OperatorFigures {
     this.shown.edges = this.edges(queues, passed);
   }
 
-  // By both ends what an edge says: rows a second, and what waits, which nothing does between rounds.
+  // By both ends of an edge, its text: rows a second, and rows that wait; between rounds none do.
   edges(queues, seconds) {
     const sums = new Map(), id = (operator) => `0:${operator.slice(operator.indexOf(":") + 1)}`;
     for (const one of queues) {

@@ -33,7 +33,7 @@ export class Results {
     if (first) this.by.value = first.name;
     if (numbers.length) this.value.value = numbers.find((one) => !/(^|_)id$/i.test(one)) ?? numbers[0];
     this.picture = h("div");
-    // A browser has six connections to a server for all of its pages: one that nobody sees must not hold one.
+    // A browser has six connections to a server for all of its pages: a hidden page must not hold one.
     this.turned = () => (document.hidden ? this.disconnect() : this.source ?? this.open(this.cursor));
     document.addEventListener("visibilitychange", this.turned);
     this.asleep = onWake(() => this.source && this.open(this.cursor));
@@ -53,7 +53,7 @@ export class Results {
     this.source.addEventListener("error", (event) => {
       if (event.data) {
         this.disconnect();
-        this.told(parsed(event.data), isPlain);
+        this.failed(parsed(event.data), isPlain);
       } else if (this.source?.readyState === EventSource.CLOSED) {
         this.refused(path, isPlain);
       }
@@ -66,13 +66,13 @@ export class Results {
     let error = {};
     try { await get(`${path}&until=now`); } catch (refusal) { error = refusal; }
     if (this.isClosed) return;
-    if (error.code) this.told(error, isFirst);
+    if (error.code) this.failed(error, isFirst);
     else this.again = setTimeout(() => this.open(this.cursor), 3000);
   }
 
-  told(error, isFirst) {
+  failed(error, isFirst) {
     if (error.code === "P0711" && isFirst) {
-      // A server without Spark keeps no content beside the rows: all rows say what the content is.
+      // A server without Spark keeps no content beside the rows: the content follows from all rows.
       this.isWhole = true;
       this.open("");
     } else fill(this.trouble, errorBox(error));
@@ -149,9 +149,9 @@ export class Results {
       if (x === null) continue;
       if (!at.has(x)) at.set(x, new Map());
       // What is taken away at an instant and not replaced ends the line.
-      const told = at.get(x);
-      if (row.op !== "-") told.set(name, drawable(row[this.value.value]));
-      else if (!told.has(name)) told.set(name, null);
+      const values = at.get(x);
+      if (row.op !== "-") values.set(name, drawable(row[this.value.value]));
+      else if (!values.has(name)) values.set(name, null);
     }
     const xs = [...at.keys()].sort((a, b) => a - b);
     const data = [xs, ...names.map((name) => {

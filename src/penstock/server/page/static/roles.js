@@ -1,4 +1,4 @@
-// What the token of the page allows. A button of a command that it does not allow is disabled and says why.
+// What the token of the page allows. A button of a command that it does not allow is disabled, with the reason.
 
 const ranks = { read: 1, control: 2, admin: 3 };
 let owner = { name: "", role: "read" };

@@ -9,7 +9,7 @@ const stops = "tr > td:first-child > a, tr > td:first-child > button", pause = 1
 
 /** A table of objects.
  *
- * columns: [{name, label, title, number, value(row), cell(row)}]; key(row): what tells rows apart; sorted: the name of the column by
+ * columns: [{name, label, title, number, value(row), cell(row)}]; key(row): what distinguishes rows; sorted: the name of the column by
  * which it is ordered at first, with a minus for descending; most: rows that are shown; isList: the first cells are links or
  * buttons, which are one stop of the keyboard together: arrows, Home, End, page keys and the letters of a name go between them.
  */

@@ -1,4 +1,4 @@
-// The rows that pass over an edge of a plan, for as long as somebody looks at them.
+// The rows that pass over an edge of a plan, while its tap is shown.
 
 import { literal, parsed, relation, ServerError, texts } from "./api.js";
 import { errorBox, fill, h, say } from "./dom.js";
@@ -23,16 +23,16 @@ export class Tap {
     this.hide();
     const looking = new AbortController();
     this.looking = looking;
-    const told = h("span", { class: "quiet", role: "status" }, ""), place = h("div"), trouble = h("div");
+    const status = h("span", { class: "quiet", role: "status" }, ""), place = h("div"), trouble = h("div");
     this.element.hidden = false;
-    fill(this.element, h("div", { class: "row" }, h("h2", { class: "grow" }, "Rows that pass"), told,
+    fill(this.element, h("div", { class: "row" }, h("h2", { class: "grow" }, "Rows that pass"), status,
       h("button", { type: "button", onclick: () => this.of(from, to) }, "Look again"),
       h("button", { type: "button", onclick: () => this.hide() }, "Close")), trouble, place);
     this.element.scrollIntoView({ block: "nearest" });
     try {
       const queues = await relation("queues", { columns: "id, port", where: `from_operator = ${literal(`operator:${from}`)} AND to_operator = ${literal(`operator:${to}`)}` });
-      if (!queues.length) { say(told, "the rows of this edge are the results of the query"); return; }
-      say(told, `waiting, at most ${longest} seconds`);
+      if (!queues.length) { say(status, "the rows of this edge are the results of the query"); return; }
+      say(status, `waiting, at most ${longest} seconds`);
       const rows = [];
       let table = null;
       for await (const row of passing(queues[0].id, looking.signal)) {
@@ -42,9 +42,9 @@ export class Tap {
           fill(place, table.element);
         }
         table.show(rows);
-        say(told, `${rows.length} rows`);
+        say(status, `${rows.length} rows`);
       }
-      if (this.looking === looking) say(told, rows.length ? `${rows.length} rows` : `nothing has passed in ${longest} seconds`);
+      if (this.looking === looking) say(status, rows.length ? `${rows.length} rows` : `nothing has passed in ${longest} seconds`);
     } catch (error) {
       if (this.looking === looking && error.name !== "AbortError") fill(trouble, errorBox(error));
     }

@@ -1,1 +1,1 @@
-"""What PostgreSQL's clients ask of its catalogs: tables of the server's declarations, and SELECTs over them."""
+"""Answer what PostgreSQL's clients read of its catalogs: tables of the server's declarations, and SELECTs over them."""

@@ -100,8 +100,8 @@ def negated(value: Number | None, type_: str) -> int | float | str | None:
 
 
 def rounded(value: Number | None, type_: str, way: str, digits: int | None = 0) -> int | float | str | None:
-    """Return a number with so many digits behind the point. way: the function; the type of `round` says how it rounds
-    what is in the middle."""
+    """Return a number with so many digits behind the point. way: the function; the type of `round` decides how it
+    rounds what is in the middle."""
     if value is None or digits is None:
         return None
     if type_ == "numeric":
@@ -129,7 +129,7 @@ def absolute(value: Number | None, type_: str) -> int | float | str | None:
 
 
 class WindowedSum(ABC):
-    """What SQLite asks of a sum that may lose rows again."""
+    """SQLite's interface of a sum from which rows are removed again."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -104,7 +104,7 @@ def declared_relations(view: CatalogView, oids: Oids) -> list[DeclaredRelation]:
 
 
 def _control_relations(oids: Oids) -> list[DeclaredRelation]:
-    """Return what the server says of itself: relations, and the streams among them, of a schema of their own."""
+    """Return the control relations of the server, and the streams among them, of a schema of their own."""
     return [
         DeclaredRelation(
             oids.of(CONTROL_SCHEMA, one.name), one.name, "f" if one.timestamp else "r",

@@ -1,7 +1,7 @@
 """Answers to statements that read the catalogs, or nothing at all: `SELECT 1`.
 
-Such a statement is read by PostgreSQL's grammar, translated (`selects.py`), and carried out by SQLite over tables that
-nobody changes; it waits for no round of the run. It ends after a time, when it is cancelled, and before it makes a
+Such a statement is read by PostgreSQL's grammar, translated (`selects.py`), and executed by SQLite over tables that are
+never changed; it waits for no round of the run. It ends after a time, when it is cancelled, and before it makes a
 value or an answer beyond a limit.
 """
 

@@ -48,7 +48,7 @@ _STARTED = time.time()
 
 
 class SessionFacts(Protocol):
-    """What functions tell of the connection: its user, its number, and whether it may change anything."""
+    """What functions report of the connection: its user, its number, and whether it may change anything."""
 
     @property
     def user(self) -> str: ...
@@ -95,7 +95,7 @@ def register(
     connection: sqlite3.Connection, found: Mapping[str, CatalogFunction], failures: list[PenstockError]
 ) -> None:
     """Give a connection its functions, under names of their own: SQLite's keep what they mean. failures: gets the error
-    of a function that fails; SQLite tells only that one has."""
+    of a function that fails; SQLite reports only that one has."""
     for name, one in found.items():
         if one.call is not None:
             call = _noting(name, one.call, failures)
@@ -157,7 +157,7 @@ _AGGREGATES = {"count": "int8", "sum": "int8", "avg": "float8", "min": "", "max"
 NATIVE_AGGREGATES = {"count": "count", "sum": "sum", "avg": "avg", "min": "min", "max": "max", "bool_or": "max",
                      "bool_and": "min", "every": "min"}  # fmt: skip
 
-#: Functions that answer the same, whatever they are asked: this server has nothing of the kind.
+#: Functions with a constant result, whatever their arguments: this server has nothing of the kind.
 _CONSTANT: dict[str, tuple[str, Any]] = {
     "pg_get_expr": ("text", None), "pg_get_partkeydef": ("text", None), "pg_get_ruledef": ("text", None),
     "pg_get_triggerdef": ("text", None), "pg_get_functiondef": ("text", None), "pg_get_function_result": ("text", None),

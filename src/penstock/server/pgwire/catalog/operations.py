@@ -237,7 +237,7 @@ def _json_arguments(name: str, inner: Sequence[SqlColumn]) -> list[str]:
 def _check_typed(name: str, one: SqlColumn) -> None:
     """Raise WireError 42804 for a literal without a type; a column of such literals has texts."""
     if one.type is None and (one.text == "NULL" or one.text.startswith("'")):
-        raise WireError("42804", f"{name} cannot tell of what type its argument is", "cast it", code="P0204")
+        raise WireError("42804", f"the type of the argument of {name} is unknown", "cast it", code="P0204")
 
 
 def as_json(one: SqlColumn) -> str:

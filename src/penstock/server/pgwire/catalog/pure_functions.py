@@ -143,8 +143,8 @@ def _array_to_string(values: list[Any], separator: Any, null: Any = None) -> Any
     return str(separator).join(str(null if one is None else one) for one in values if one is not None or null)
 
 
-def _position(values: list[Any], wanted: Any) -> Any:
-    return next((n for n, one in enumerate(values, 1) if one == wanted or str(one) == str(wanted)), None)
+def _position(values: list[Any], value: Any) -> Any:
+    return next((n for n, one in enumerate(values, 1) if one == value or str(one) == str(value)), None)
 
 
 def subscript(array: Any, index: Any) -> Any:
@@ -285,28 +285,28 @@ def matches(text: Any, pattern: Any, ignore_case: Any = 0) -> Any:
     """Return whether a text matches a regular expression, in time linear in both."""
     if text is None or pattern is None:
         return None
-    wanted = str(pattern).removeprefix("***:")
-    return int(pc.match_substring_regex(pa.array([str(text)]), wanted, ignore_case=bool(ignore_case))[0].as_py())
+    regex = str(pattern).removeprefix("***:")
+    return int(pc.match_substring_regex(pa.array([str(text)]), regex, ignore_case=bool(ignore_case))[0].as_py())
 
 
 def like(text: Any, pattern: Any, ignore_case: bool = False, escape: Any = "\\") -> Any:
     """Return whether a text is LIKE a pattern, in which the character `escape` makes the next one ordinary."""
     if None in (text, pattern, escape):
         return None
-    wanted = str(pattern)
+    escaped = str(pattern)
     if escape != "\\":
-        wanted = wanted.replace("\\", "\\\\")
-        parts = wanted.split(str(escape)) if escape else [wanted]
-        wanted = parts[0] + "".join("\\" + part for part in parts[1:])
-    return int(pc.match_like(pa.array([str(text)]), wanted, ignore_case=bool(ignore_case))[0].as_py())
+        escaped = escaped.replace("\\", "\\\\")
+        parts = escaped.split(str(escape)) if escape else [escaped]
+        escaped = parts[0] + "".join("\\" + part for part in parts[1:])
+    return int(pc.match_like(pa.array([str(text)]), escaped, ignore_case=bool(ignore_case))[0].as_py())
 
 
 def _replaced(text: Any, pattern: Any, by: Any, flags: Any = "") -> Any:
     if None in (text, pattern, by, flags):
         return None
     most = None if "g" in str(flags) else 1
-    wanted = f"(?i){pattern}" if "i" in str(flags) else str(pattern)
-    return pc.replace_substring_regex(pa.array([str(text)]), wanted, str(by), max_replacements=most)[0].as_py()
+    regex = f"(?i){pattern}" if "i" in str(flags) else str(pattern)
+    return pc.replace_substring_regex(pa.array([str(text)]), regex, str(by), max_replacements=most)[0].as_py()
 
 
 def quote_ident(name: Any) -> Any:

@@ -150,7 +150,7 @@ def record_item(
         raise WireError("42601", f"{name} needs the names and types of its columns", hint, code="P0204")
     alias = alias or name
     defined = [(folded(one.this), one.kind) for one in columns if isinstance(one, exp.ColumnDef) and one.kind]
-    wanted = json.dumps([[field, type_word(kind) in ("json", "jsonb")] for field, kind in defined])
+    described = json.dumps([[field, type_word(kind) in ("json", "jsonb")] for field, kind in defined])
     value = f"{quoted_name(alias)}.value"
     fields = {field: SqlColumn(f"json_extract({value}, '$[{n}]')", wire_type("text")) for n, (field, _) in
               enumerate(defined)}  # fmt: skip
@@ -160,7 +160,7 @@ def record_item(
         field: translate(exp.Cast(this=exp.Column(this=exp.to_identifier(field, quoted=True)), to=kind.copy()), inner)
         for field, kind in defined
     }
-    text = f"pg_fn_pg_record_set({translate(given[0], scope).text}, {text_literal(wanted)}, '{name}')"
+    text = f"pg_fn_pg_record_set({translate(given[0], scope).text}, {text_literal(described)}, '{name}')"
     return f"json_each({text}) AS {quoted_name(alias)}", FromItem(alias, found)
 
 

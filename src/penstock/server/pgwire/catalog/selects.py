@@ -45,7 +45,7 @@ from penstock.server.pgwire.values.wire_types import WireType, type_named, type_
 #: The names and the columns of a query's rows.
 SqlColumns = list[tuple[str, SqlColumn]]
 _JOINS = {"": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
-#: Parts of a SELECT that mean nothing to tables that nobody changes.
+#: Parts of a SELECT without effect on tables that are never changed.
 _WITHOUT_MEANING = frozenset({"locks", "kind", "hint", "operation_modifiers"})
 _PARTS = frozenset({"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct",
                     "with_"})  # fmt: skip
@@ -430,7 +430,7 @@ class Selects:
 
 
 def _side(node: exp.Expr, text: str, given: Sequence[WireType | None], types: Sequence[WireType | None]) -> str:
-    """Return a side of a set operation. SQLite wants that of a recursive one as it is, and any other in parentheses
+    """Return a side of a set operation. SQLite takes that of a recursive one as it is, and any other in parentheses
     where it has parts of its own that stand behind SELECT. given: the types of its columns; types: of the whole."""
     shown = [
         f"{as_common(SqlColumn(f'c{number}', one), type_).text} AS c{number}"

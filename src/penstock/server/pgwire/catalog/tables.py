@@ -71,9 +71,9 @@ class CatalogImage:
 
     def named(self, name: str, schema: str | None = None) -> DeclaredRelation | None:
         """Return a declared relation by its name, in any case of letters. schema: `public` where none is given."""
-        wanted = name.lower()
+        lower = name.lower()
         for one in self.relations.values():
-            if one.name.lower() == wanted and one.schema == (schema or PUBLIC):
+            if one.name.lower() == lower and one.schema == (schema or PUBLIC):
                 return one
         return None
 

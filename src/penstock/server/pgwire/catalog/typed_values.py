@@ -31,9 +31,9 @@ def alike(left: SqlColumn, right: SqlColumn) -> tuple[SqlColumn, SqlColumn]:
     if left.type is not None and right.type is not None:
         # Whole numbers are compared as floating point numbers or decimals then.
         names = {left.type.name, right.type.name}
-        wanted = "float8" if names & _FLOATING else "numeric" if "numeric" in names else ""
-        if wanted:
-            return _common(left, wire_type(wanted)), _common(right, wire_type(wanted))
+        common = "float8" if names & _FLOATING else "numeric" if "numeric" in names else ""
+        if common:
+            return _common(left, wire_type(common)), _common(right, wire_type(common))
         if len(names) > 1 and names <= MOMENT_TYPES:
             type_ = wire_type("timestamptz" if "timestamptz" in names else "timestamp")
             return _common(left, type_), _common(right, type_)

@@ -29,15 +29,19 @@ _STATES = {
 class WireError(PenstockError):
     """An error with a SQLSTATE of its own.
 
-    offset: of the place, in characters from 0: in the statement, and with `is_placed` in all that the client sent.
+    Args:
+        offset: of the place, in characters from 0: in the statement, and with `is_placed` in all that the client sent.
+        routine: the function of PostgreSQL that raises it, by which clients know it among others of its SQLSTATE.
     """
 
     def __init__(
-        self, state: str, message: str, hint: str | None = None, offset: int | None = None, code: str = "P0803"
-    ) -> None:
+        self, state: str, message: str, hint: str | None = None, offset: int | None = None, code: str = "P0803",
+        routine: str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(code, message, hint=hint)
         self.state = state
         self.offset = offset
+        self.routine = routine
         self.is_placed = False
 
     def moved(self, by: int | None) -> WireError:
@@ -84,6 +88,8 @@ def error_fields(error: PenstockError, severity: str = "ERROR") -> dict[str, str
         fields["H"] = error.hint
     if isinstance(error, WireError) and error.offset is not None:
         fields["P"] = str(error.offset + 1)
+    if isinstance(error, WireError) and error.routine is not None:
+        fields["R"] = error.routine
     return fields
 
 

@@ -76,7 +76,7 @@ class ScramExchange:
         return self._answer.encode()
 
     def _check_binding(self, flag: str) -> None:
-        """Raise Fatal where what a client says of channel binding does not fit what it has chosen and was offered."""
+        """Raise Fatal where a client's channel binding does not fit what it has chosen and was offered."""
         if self._bound != flag.startswith("p"):
             chosen = BOUND if self._bound else MECHANISM
             raise Fatal(PROTOCOL, f"the client has chosen {chosen} and sends the message of another way to log in")
@@ -84,7 +84,7 @@ class ScramExchange:
             raise Fatal(PROTOCOL, "the only channel binding is tls-server-end-point")
         if flag == "y" and self._end_point is not None:
             # What was offered has not reached the client [RFC 5802 6].
-            message = "the client could bind its login to TLS, and was not told that the server can"
+            message = "the client could bind its login to TLS, and has not received that the server can"
             raise Fatal(DOWNGRADED, message, "something between client and server may have changed messages")
 
     def last(self, data: bytes) -> bytes | None:

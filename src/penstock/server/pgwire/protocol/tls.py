@@ -1,7 +1,7 @@
 """TLS at the door, and what binds a login to it [RFC 5929 4].
 
 A client that logs in by SCRAM-SHA-256-PLUS proves its token together with the hash of the certificate it was shown.
-Whoever stands between client and server with a certificate of their own cannot pass that proof on.
+A party between client and server with a certificate of its own cannot pass that proof on.
 """
 
 from __future__ import annotations

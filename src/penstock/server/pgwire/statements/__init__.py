@@ -1,1 +1,1 @@
-"""The statements that clients send: their words, what they do, and the same in the words of the language."""
+"""The statements that clients send: their words and parameters, what they do, and the language's words for it."""

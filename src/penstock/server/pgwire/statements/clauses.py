@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.server.pgwire.protocol.errors import INVALID_VALUE, SYNTAX, WireError, unsupported
 from penstock.server.pgwire.statements.lexing import Kind, PgToken, Statement
-from penstock.server.pgwire.variables import seconds_of
+from penstock.server.pgwire.statements.variables import seconds_of
 
 
 class Reader:
@@ -62,13 +62,13 @@ class Reader:
         if self.at < len(self.statement.tokens):
             raise self.wrong("the end of the statement")
 
-    def wrong(self, expected: str) -> WireError:
+    def wrong(self, expected: str, hint: str | None = None) -> WireError:
         """Return the error for what stands here."""
         tokens = self.statement.tokens
         found = tokens[self.at] if self.at < len(tokens) else None
         shown = "the end of the statement" if found is None else found.text[:100]
         offset = len(self.statement.text) if found is None else found.start
-        return WireError(SYNTAX, f"expected {expected}, found {shown}", offset=offset, code="P0101")
+        return WireError(SYNTAX, f"expected {expected}, found {shown}", hint, offset=offset, code="P0101")
 
     def _next(self, expected: str) -> PgToken:
         if self.at >= len(self.statement.tokens):
@@ -204,6 +204,12 @@ def read_copy(statement: Statement) -> Copy | CopyFrom:
         moved = tuple(PgToken(t.kind, t.text, t.start + shift, t.end + shift, t.value) for t in table.tokens)
         query = Statement(text, (*head, *moved), None if table.offset is None else table.offset - shift)
     reader.need("TO")
+    if reader.peek() != "STDOUT":
+        if tokens[1].word == "SUBSCRIBE":
+            raise reader.wrong("STDOUT", "the statement stands in parentheses: COPY (SUBSCRIBE TO name) TO STDOUT")
+        raise unsupported(
+            "COPY TO a file or a program of the server", "COPY (...) TO STDOUT; psql: \\copy (...) TO 'file'"
+        )
     reader.need("STDOUT")
     found = _options(reader)
     return Copy(query, found.form, found.header, found.delimiter, found.null)
@@ -250,12 +256,13 @@ def _options(reader: Reader) -> _Options:
     if reader.take("("):
         while not reader.take(")"):
             key = reader.name()
+            _check_option(key)
             found[key] = "true" if reader.peek() in (",", ")") else reader.value()
             if not reader.take(","):
                 reader.need(")")
                 break
     else:
-        while reader.peek():
+        while reader.peek() not in ("", "WHERE"):
             word = reader.need("CSV", "BINARY", "TEXT", "HEADER", "DELIMITER", "NULL")
             if word in ("CSV", "BINARY", "TEXT"):
                 found["format"] = word.lower()
@@ -264,10 +271,9 @@ def _options(reader: Reader) -> _Options:
             else:
                 reader.take("AS")
                 found[word.lower()] = reader.value()
+    if reader.peek() == "WHERE":
+        raise reader.wrong("the end of the statement", "COPY adds all rows that are sent: leave others out before it")
     reader.end()
-    unknown = set(found) - {"format", "header", "delimiter", "null"}
-    if unknown:
-        raise unsupported(f"the option {sorted(unknown)[0]} of COPY", "FORMAT, HEADER, DELIMITER and NULL are known")
     form = found.get("format", "text").lower()
     if form not in ("text", "csv", "binary"):
         raise WireError(INVALID_VALUE, f"COPY has the formats text, csv and binary, not {form}", code="P0104")
@@ -283,8 +289,19 @@ def _options(reader: Reader) -> _Options:
     return _Options(form, header in ("true", "on", "1", "match"), header == "match", delimiter, null)
 
 
+def _check_option(key: str) -> None:
+    """Raise WireError 0A000 for an option of COPY that is not known."""
+    if key not in ("format", "header", "delimiter", "null"):
+        hint = "FORMAT, HEADER, DELIMITER and NULL are known"
+        if key == "encoding":
+            hint += "; texts are sent as UTF-8"
+        elif key == "on_error":
+            hint += "; one malformed line refuses all, a post over HTTP adds the others"
+        raise unsupported(f"the option {key} of COPY", hint)
+
+
 def read_modes(statement: Statement) -> dict[str, str]:
-    """Return what BEGIN and SET TRANSACTION say: `isolation` and `read_only`. Raises WireError."""
+    """Return the modes of BEGIN and SET TRANSACTION: `isolation` and `read_only`. Raises WireError."""
     reader = Reader(statement)
     found: dict[str, str] = {}
     for _ in range(6):
@@ -327,6 +344,8 @@ def read_set(statement: Statement) -> SettingClause | None:
         name = reader.name()
         while reader.take("."):
             name += "." + reader.name()
+        if name in ("role", "session_authorization") and reader.peek() not in ("TO", "="):
+            raise reader.wrong("TO or =", "roles are those of tokens: connect with the name of another token")
         reader.need("TO", "=")
     if reader.take("DEFAULT"):
         reader.end()

@@ -18,12 +18,12 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.sources.formats import cells
-from penstock.connectors.sources.formats.keys import folded
+from penstock.connectors.formats import cells
+from penstock.connectors.formats.keys import folded
 from penstock.errors import nearest
 from penstock.server.pgwire.protocol.errors import BAD_TEXT, WireError, unsupported
 from penstock.server.pgwire.statements.clauses import CopyFrom
-from penstock.server.pgwire.values.parameters import read_value
+from penstock.server.pgwire.statements.parameters import read_value
 from penstock.server.pgwire.values.wire_types import wire_type
 from penstock.types import type_name
 
@@ -97,6 +97,8 @@ def copied_table(target: CopyTarget, data: bytes) -> pa.Table:
         except WireError as error:
             if str(texts[0].as_py()).lower() == column.name.lower():
                 error.hint = "line 1 holds the names of the columns: WITH (FORMAT csv, HEADER) leaves it out"
+            elif pa.types.is_timestamp(column.type):
+                error.hint = "an instant is 2024-03-01 09:00:00 in UTC, or with its offset as 2024-03-01 09:00:00+01"
             raise
         if position in (source.timestamp, source.operation) and arrays[position].null_count:
             row = int(np.flatnonzero(arrays[position].is_null().to_numpy(zero_copy_only=False))[0])
@@ -245,7 +247,12 @@ def _text_cells(target: CopyTarget, data: bytes) -> _Cells:
             _check_header(target, [(one or b"").decode("utf-8", "replace") for one in fields])
             continue
         if len(fields) != width:
-            raise _wrong_width(line, len(fields), width)
+            wrong = _wrong_width(line, len(fields), width)
+            if len(fields) == 1 and b"," in raw[0] and copy.delimiter == "\t":
+                wrong.hint = (
+                    "cells stand between tabs; WITH (FORMAT csv, HEADER) reads commas, and leaves a first line out"
+                )
+            raise wrong
         lines.append(line)
         for column, field in zip(columns, fields, strict=True):
             column.append(field)

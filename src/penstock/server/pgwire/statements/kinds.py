@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from penstock.language.elsewhere import FIRST_WORDS, STATEMENTS
 from penstock.language.queries import CONTROL_SCHEMA
 from penstock.server.pgwire.catalog.control_tables import ControlReads, control_reads
 from penstock.server.pgwire.catalog.engine import is_system_table, parsed, tables_of
@@ -71,7 +72,7 @@ _INSTEAD = {
     "LISTEN": "SUBSCRIBE TO name answers with rows as they come",
     "NOTIFY": "SUBSCRIBE TO name answers with rows as they come",
     "GRANT": "roles are those of tokens: penstock token add NAME --role read",
-    "REVOKE": "roles are those of tokens: penstock token remove NAME",
+    "REVOKE": "roles are those of tokens: penstock token revoke NAME",
 }
 
 
@@ -112,7 +113,7 @@ def classify(
     first, second = (*statement.words(2), "")[:2]
     if first == "SHOW":
         name = "".join(token.text for token in statement.tokens[1:])
-        is_known = second in ("ALL", "TIME", "TRANSACTION", "SESSION") or is_setting(name)
+        is_known = second in ("ALL", "TIME", "TRANSACTION", "SESSION", "PENSTOCK") or is_setting(name)
         return Classified(statement, Does.SHOWS if is_known else Does.READS)
     if (does := _FIRST.get(first)) is not None:
         return Classified(statement, does)
@@ -123,7 +124,9 @@ def classify(
         return Classified(statement, Does.LOOKS_UP, tree, bool(tables_of(tree)), control_reads(tree))
     if first in _UNKNOWN or (first in ("CREATE", "DROP", "ALTER") and second in _MADE):
         what = first if first in _UNKNOWN else f"{first} {second}"
-        hint = "CREATE STREAM, RELATION, VIEW and QUERY declare" if second in _MADE else _INSTEAD.get(first)
+        hint = STATEMENTS.get((first, second)) or _INSTEAD.get(first) or FIRST_WORDS.get(first)
+        if hint is None and second in _MADE:
+            hint = "CREATE STREAM, RELATION, VIEW and QUERY declare"
         raise unsupported(f"{what} is a statement of PostgreSQL that this server has not", hint, 0)
     return Classified(statement, Does.COMMANDS)
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from penstock.language.statements.values import string_text
 from penstock.server.pgwire.protocol.errors import SYNTAX, WireError
 
 
@@ -179,11 +180,6 @@ def statements(text: str) -> list[Statement]:
     return found
 
 
-def string_text(text: str) -> str:
-    """Return the literal of a text in the language."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
 def name_text(name: str) -> str:
     """Return a quoted name in the language."""
     return "`" + name.replace("`", "``") + "`"
@@ -198,19 +194,15 @@ class CqlText:
 
 
 def cql_text(
-    statement: Statement, value_of: Callable[[int], str] | None = None, names: Callable[[], Collection[str]] = tuple,
+    statement: Statement, names: Callable[[], Collection[str]] = tuple,
     schemas: Sequence[str] = ("public",), replaced: Mapping[int, str] | None = None,
 ) -> CqlText:  # fmt: skip
     """Return a statement in the words of the language.
 
     Args:
-        value_of: returns the literal of `$n`, given n.
         names: returns those of declarations, in lower case: before them the name of a schema is left out.
         schemas: names that may stand before them.
         replaced: what is written in place of tokens, by their index.
-
-    Raises:
-        WireError: 42P02 for a `$n` without a value.
     """
     parts: list[str] = []
     made = CqlText()
@@ -239,10 +231,6 @@ def cql_text(
             add(string_text(token.value), token.start)
         elif token.kind is Kind.NAME:
             add(name_text(token.value), token.start)
-        elif token.kind is Kind.VALUE:
-            if value_of is None:
-                raise WireError("42P02", f"there is no value for {token.text}", offset=token.start)
-            add(value_of(int(token.text[1:])), token.start)
         else:
             add(token.text, token.start)
         index += 1

@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from penstock.server.pgwire.protocol.errors import WireError, unsupported
 from penstock.server.pgwire.statements.clauses import Reader
 from penstock.server.pgwire.statements.lexing import Kind, Statement
-from penstock.server.pgwire.values.parameters import Value, read_value
+from penstock.server.pgwire.statements.parameters import Value, read_value
 from penstock.server.pgwire.values.wire_types import WireType, type_named, wire_type
 
 #: Kind of the values of a type -> names of its types. A value of one kind is no value of another.
@@ -45,9 +45,9 @@ class LiteralArgument:
         """Return the value of a parameter. number: n of `$n`. Raises WireError 42804, 22P02."""
         if self.text is None:
             return None
-        wanted = _kind_of(type_)
+        kind = _kind_of(type_)
         # PostgreSQL writes numbers and truth values into texts, and no other kind into a different one.
-        if self.kind not in (None, wanted) and not (wanted == "text" and self.kind in ("number", "bool")):
+        if self.kind not in (None, kind) and not (kind == "text" and self.kind in ("number", "bool")):
             message = f"${number} is {type_.shown}, and the argument is of the type {self.kind}"
             raise WireError("42804", message, "CAST it, or write it in quotes", code="P0203")
         text = self.text
@@ -196,7 +196,7 @@ def _no_literal(offset: int) -> WireError:
 
 
 def _type(reader: Reader) -> WireType:
-    """Return the type that comes next. A length or precision in parentheses says nothing of a parameter. Raises
+    """Return the type that comes next. A length or precision in parentheses has no effect on a parameter. Raises
     WireError 42704."""
     start = reader.at
     offset = reader.statement.tokens[start].start if start < len(reader.statement.tokens) else None

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from penstock.errors import PenstockError, Position, ScriptErrors
+from penstock.language.statements.script import Script
+from penstock.language.statements.values import WrittenValue
+from penstock.language.text import TextSpan
 from penstock.server.pgwire.protocol.errors import WireError, located
 from penstock.server.pgwire.statements.lexing import Kind, Statement, cql_text
 from penstock.server.pgwire.statements.type_words import types_replaced
@@ -13,10 +17,11 @@ from penstock.server.pgwire.statements.type_words import types_replaced
 
 @dataclass(frozen=True)
 class ScriptText:
-    """A script. places: (offset in the script, offset in what the client sent, or None), in order."""
+    """A script. places: (offset in the script, offset in what the client sent, or None), in order; none of what the
+    server has written."""
 
     text: str
-    places: tuple[tuple[int, int | None], ...]
+    places: tuple[tuple[int, int | None], ...] = ()
 
     def offset(self, position: Position | None) -> int | None:
         """Return the offset in what the client sent of a position of an error; None where it has none there."""
@@ -35,29 +40,63 @@ class ScriptText:
         return located(first, self.offset(first.position))
 
 
-def script_text(
-    given: Sequence[tuple[Statement, Callable[[int], str] | None]], names: Callable[[], Collection[str]],
-    before: Sequence[str] = (),
-) -> ScriptText:  # fmt: skip
+@dataclass(frozen=True)
+class ReadScript:
+    """A script that is parsed and has its values. written: its text without them."""
+
+    written: ScriptText
+    script: Script
+
+    @property
+    def text(self) -> str:
+        """Return its text with its values."""
+        return self.script.source.slice(TextSpan(0, len(self.written.text)))
+
+
+#: A statement with the literals of `$1`, `$2`.
+Given: TypeAlias = tuple[Statement, Sequence[WrittenValue]]
+
+
+def script_text(given: Sequence[Given], names: Callable[[], Collection[str]], spliced: bool = False) -> ScriptText:
     """Return statements as one script.
 
     Args:
-        given: each with what returns the literal of `$n`.
         names: returns those of declarations, in lower case; may block.
-        before: texts of the language that come first.
+        spliced: whether values stand in the text, and not `$1`.
+
+    Raises:
+        WireError: 42P02 for a `$n` without a value.
     """
-    text = "".join(f"{one};\n" for one in before)
-    places: list[tuple[int, int | None]] = [(0, None)] if text else []
-    for statement, value_of in given:
-        if text and not text.endswith(";\n"):
+    text = ""
+    places: list[tuple[int, int | None]] = []
+    for statement, values in given:
+        if text:
             text += ";\n"
-        made = cql_text(statement, value_of, names, replaced=types_replaced(statement))
+        missing = next((t for t in statement.tokens if t.kind is Kind.VALUE and int(t.text[1:]) > len(values)), None)
+        if missing is not None:
+            raise WireError("42P02", f"there is no value for {missing.text}", offset=missing.start)
+        replaced = types_replaced(statement)
+        if spliced:
+            for index, token in enumerate(statement.tokens):
+                if token.kind is Kind.VALUE:
+                    replaced[index] = values[int(token.text[1:]) - 1].text
+        made = cql_text(statement, names, replaced=replaced)
         if statement.offset is None:
             places.append((len(text), None))
         else:
             places += [(len(text) + here, statement.offset + there) for here, there in made.places]
         text += made.text
     return ScriptText(text, tuple(places))
+
+
+def script_with_values(parsed: Script, given: Sequence[Given]) -> Script | None:
+    """Return a script with values in its trees; None where a clause has one, which takes no expression but a literal in
+    the text."""
+    if len(parsed.statements) != len(given):
+        return None
+    made = parsed.with_values([values for _, values in given])
+    count = sum(token.kind is Kind.VALUE for statement, _ in given for token in statement.tokens)
+    return made if len(made.source.values or ()) == count else None
 
 
 def inserted_rows(statement: Statement) -> int:

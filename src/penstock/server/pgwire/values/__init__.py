@@ -1,1 +1,1 @@
-"""Values on the wire: types, results and parameters."""
+"""Values on the wire: types and results."""

@@ -1,6 +1,6 @@
 """JSON as PostgreSQL writes it, of values as SQLite has them.
 
-A *form* says how a value is written: `number`, `bool`, `json` as it is, `moment`, a text otherwise; `[form]` is an
+A *form* is how a value is written: `number`, `bool`, `json` as it is, `moment`, a text otherwise; `[form]` is an
 array of such values, and an object of forms a record.
 """
 
@@ -116,12 +116,12 @@ def record_set(text: Any, columns: str, name: str) -> str:
     rows = found if isinstance(found, list) else [found]
     if not all(isinstance(row, dict) for row in rows):
         raise WireError("22023", f"{name} takes an array of objects apart", code="P0203")
-    wanted = json.loads(columns)
-    return json.dumps([[_field(row.get(field), is_json) for field, is_json in wanted] for row in rows])
+    fields = json.loads(columns)
+    return json.dumps([[_field(row.get(field), is_json) for field, is_json in fields] for row in rows])
 
 
 def _field(value: Any, is_json: bool) -> str | None:
-    """Return a field of a record: texts as they are, where no JSON is wanted."""
+    """Return a field of a record: texts as they are, unless its column is JSON."""
     if value is None:
         return None
     return str(value) if isinstance(value, str) and not is_json else _normal(value)

@@ -1,1 +1,1 @@
-"""Sketches as tables of cells: their rows, registers, and the blocks of complete panes."""
+"""Sketches as tables of cells: their rows, and the blocks and lists of complete panes."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 
 
 def encoded_rows(

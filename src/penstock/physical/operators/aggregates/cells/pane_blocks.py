@@ -17,7 +17,7 @@ from penstock.physical.kernels.extremes import order_keys
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.aggregates.cells.cell_rows import cell_rows
 from penstock.physical.operators.aggregates.cells.pane_lists import cut_to_lists
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 
 
 def with_blocks(plan: AggregateLayout, rows: Elements) -> Elements:

@@ -9,8 +9,8 @@ from penstock.physical.elements import Elements, concat, int64s
 from penstock.physical.kernels.compiled import pane_codes, sum_by_code
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.aggregates.cells.cell_rows import cell_rows
-from penstock.physical.operators.aggregates.frequent.cutting import ranked
-from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.operators.aggregates.cells.cutting import ranked
+from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 
 
 def cut_to_lists(plan: AggregateLayout, rows: Elements, argument: int, capacity: int) -> Elements:

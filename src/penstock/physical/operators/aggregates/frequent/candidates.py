@@ -17,10 +17,10 @@ from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiled import sum_by_code
 from penstock.physical.kernels.wide import split
 from penstock.physical.operators.aggregates.accumulators import early_added_up, pre_aggregate
-from penstock.physical.operators.aggregates.finalize import finish
-from penstock.physical.operators.aggregates.frequent.cutting import codes_of_panes, ranked
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.aggregates.cells.cutting import codes_of_panes, ranked
+from penstock.physical.operators.aggregates.groups.finalize import finish
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.panes import FrequentCandidatesSpec
 from penstock.physical.synopses.contract import Synopsis
 

@@ -13,7 +13,7 @@ from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, distinct_slots, sum_by_code
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.wide import joined
-from penstock.physical.operators.aggregates.frequent.cutting import codes_of_panes, ranked
+from penstock.physical.operators.aggregates.cells.cutting import codes_of_panes, ranked
 from penstock.physical.operators.aggregates.frequent.sweeping import (
     EVENT_LANES,
     ITEM_LANES,
@@ -25,9 +25,9 @@ from penstock.physical.operators.aggregates.frequent.sweeping import (
     measures,
     sweep,
 )
-from penstock.physical.operators.aggregates.group_rows import GroupHistory, changed_rows
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.aggregates.groups.group_rows import GroupHistory, changed_rows
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.panes import FrequentItemsSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
@@ -59,7 +59,7 @@ class FrequentItems(Operator):
         self._items = KeyedTable(ITEM_LANES, 0, spec.keys)
         self._pers = KeyedTable(PER_LANES, 0)
         self._live = CalendarQueue()
-        self._wanted = np.array([m in spec.measures for m in _PLACES])
+        self._emitted = np.array([m in spec.measures for m in _PLACES])
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue, "items": self._items, "pers": self._pers, "live": self._live}
@@ -142,7 +142,7 @@ class FrequentItems(Operator):
         shown, live = measures(items.by_slot.integers, pers.by_slot.integers, per_of, count, *rule)
         before, was_live = shown.copy(), live.copy()
         rows = sweep(
-            slots, owners, times, signs, lanes, argsort_time(times), per_of, self._wanted,
+            slots, owners, times, signs, lanes, argsort_time(times), per_of, self._emitted,
             items.by_slot.integers, pers.by_slot.integers, shown, live, *rule,
         )  # fmt: skip
         items.touch(distinct_slots(slots, count))
@@ -158,7 +158,7 @@ class FrequentItems(Operator):
         return changed_rows(course, items)
 
     def _columns(self, lanes: Int64s) -> list[pa.Array]:
-        """Return the wanted measures. lanes: by (lane, row)."""
+        """Return the measures that are emitted. lanes: by (lane, row)."""
         assert len(lanes) == MEASURE_LANES
         places = [_PLACES.index(measure) for measure in self._spec.measures]
         return [joined(lanes[2 * place], lanes[2 * place + 1], self._spec.type) for place in places]

@@ -55,21 +55,21 @@ def measures(items, pers, per_of, count, rule, possibly, first, second):  # type
 
 
 @nb.njit
-def _differs(one, other, wanted):  # type: ignore[no-untyped-def]
-    for m in range(wanted.shape[0]):
-        if wanted[m] and normal(one[2 * m], one[2 * m + 1]) != normal(other[2 * m], other[2 * m + 1]):
+def _differs(one, other, emitted):  # type: ignore[no-untyped-def]
+    for m in range(emitted.shape[0]):
+        if emitted[m] and normal(one[2 * m], one[2 * m + 1]) != normal(other[2 * m], other[2 * m + 1]):
             return True
     return False
 
 
-@compiled(reads="slots pers_of_events times signs lanes order per_of wanted")
+@compiled(reads="slots pers_of_events times signs lanes order per_of emitted")
 def sweep(  # type: ignore[no-untyped-def]
-    slots, pers_of_events, times, signs, lanes, order, per_of, wanted, items, pers, shown, live, rule, possibly, first,
+    slots, pers_of_events, times, signs, lanes, order, per_of, emitted, items, pers, shown, live, rule, possibly, first,
     second,
 ):  # fmt: skip
     """Apply events in `order`, which is by time, to items and pers, by (slot, lane). shown, live: the measures before,
-    which become those after. wanted: which measures matter. Return rows (slot, time, live, measures...), one for every
-    change of an item, by lane."""
+    which become those after. emitted: which measures are emitted. Return rows (slot, time, live, measures...), one
+    for every change of an item, by lane."""
     dirty = np.full(pers.shape[0], -1, np.int64)
     rows = np.empty((3 + MEASURE_LANES, 64), np.int64)
     now = np.empty(MEASURE_LANES, np.int64)
@@ -94,14 +94,14 @@ def sweep(  # type: ignore[no-untyped-def]
         for slot in range(size):
             if dirty[per_of[slot]] != start:
                 continue
-            told = _measure(items[slot], pers[per_of[slot]], rule, possibly, first, second, now)
-            if told != live[slot] or (told and _differs(now, shown[slot], wanted)):
+            frequent = _measure(items[slot], pers[per_of[slot]], rule, possibly, first, second, now)
+            if frequent != live[slot] or (frequent and _differs(now, shown[slot], emitted)):
                 rows = with_room(rows, count, count + 1)
-                rows[0, count], rows[1, count], rows[2, count] = slot, time, told
+                rows[0, count], rows[1, count], rows[2, count] = slot, time, frequent
                 for k in range(MEASURE_LANES):
                     rows[3 + k, count] = now[k]
                 count += 1
-            live[slot] = told
+            live[slot] = frequent
             for k in range(MEASURE_LANES):
                 shown[slot, k] = now[k]
     return rows[:, :count]

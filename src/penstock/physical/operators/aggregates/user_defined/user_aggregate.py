@@ -38,8 +38,8 @@ from penstock.physical.operators.aggregates.user_defined.user_rows import (
     live_rows,
     segments,
 )
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.user_aggregates import UserAggregateSpec, UserCallSpec, UserState
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue, FifoQueue

@@ -15,7 +15,7 @@ const draft = "penstock.draft", past = "penstock.selects", pause = 400, remember
 const reading = new Set(["SELECT", "WITH", "SHOW", "DESCRIBE", "EXPLAIN", "SUBSCRIBE", "VALUES", "ISTREAM", "DSTREAM", "RSTREAM", "("]);
 
 export async function editor(main) {
-  let due = null, asked = 0, running = null;
+  let due = null, checks = 0, running = null;
   const earlier = JSON.parse(kept(past) ?? "[]");
   const verdict = h("div", { "aria-live": "polite" }), answer = h("div", { "aria-live": "polite" });
   const field = new Editor({ value: kept(draft) ?? earlier[0] ?? "SELECT name, state, rows FROM penstock.queries",
@@ -45,15 +45,15 @@ export async function editor(main) {
   }
 
   async function check() {
-    const text = field.value, number = (asked += 1);
+    const text = field.value, number = (checks += 1);
     if (!text.trim()) { fill(verdict, h("p", { class: "quiet" }, "write a statement, such as CREATE QUERY")); return; }
     try {
       const reply = await request("POST", "/v1/statements", { sql: text, dry: true });
-      if (number !== asked) return;
+      if (number !== checks) return;
       field.mark([]);
       fill(verdict, reply.warnings.map((one) => messageBox("warning", one)), reply.statements.map(statement));
     } catch (error) {
-      if (number !== asked) return;
+      if (number !== checks) return;
       field.mark(error.errors ?? [error]);
       fill(verdict, errorBox(error));
     }
@@ -92,7 +92,7 @@ export async function editor(main) {
     fill(answer, following.element);
   }
 
-  // Commands may hold what nobody else is to read, so the browser keeps none.
+  // Commands may contain secrets, so the browser keeps none.
   function remember(text) {
     if (!isRead()) return;
     earlier.splice(0, earlier.length, text, ...earlier.filter((one) => one !== text).slice(0, remembered - 1));
@@ -130,7 +130,7 @@ function save(one) {
   URL.revokeObjectURL(link.href);
 }
 
-/** Return what a check says of a statement. */
+/** Return the result of the check of a statement. */
 function statement(one) {
   const check = one.check;
   const head = h("div", { class: "fine" }, h("b", {}, one.kind), " ", state(one.state));

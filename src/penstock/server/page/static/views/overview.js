@@ -8,13 +8,13 @@ import { bytes, clock, instant, seconds, share, short, whole } from "../format.j
 const events = [];
 const most = 300, averaged = 20, quiet = 10000;
 const phases = ["read", "ingest", "exchange", "operators", "state", "sink", "spark"];
-let batches = [], told_ = 0;
+let batches = [], batchAt = 0;
 
-/** Remember what was told; also while another room is open. */
-export function remember({ batch, events: told }) {
-  for (const one of told) events.unshift({ at: one.at, text: [one.event, one.number, one.query ?? one.name, one.kind, one.state].filter((part) => part !== undefined && part !== null).join(" ") });
+/** Remember the last events; also while another room is open. */
+export function remember({ batch, events: others }) {
+  for (const one of others) events.unshift({ at: one.at, text: [one.event, one.number, one.query ?? one.name, one.kind, one.state].filter((part) => part !== undefined && part !== null).join(" ") });
   events.length = Math.min(events.length, 50);
-  if (batch) told_ = Date.now();
+  if (batch) batchAt = Date.now();
 }
 
 export async function overview(main) {
@@ -30,14 +30,14 @@ export async function overview(main) {
       h("section", {}, h("h2", {}, "State by synopsis"), synopses), h("section", {}, h("h2", {}, "Waiting at the sources"), backlog),
       h("section", {}, h("h2", {}, "Events"), log)));
 
-  // After the last batch nothing comes that would say that nothing passes.
+  // After the last batch no event reports that no rows pass.
   const still = setInterval(passing, 1000);
 
   // The rates of the batches, and 0 from the last one on when no other has come for a while.
   function passing() {
     const at = batches.map((one) => instant(one.at)), last = at.at(-1);
     const rate = (name) => batches.map((one, i) => (i ? one[name] / Math.max(0.001, at[i] - at[i - 1]) : null)).slice(1);
-    const passed = last === undefined ? 0 : told_ ? Date.now() - told_ : Date.now() - 1000 * last, isStill = passed > quiet;
+    const passed = last === undefined ? 0 : batchAt ? Date.now() - batchAt : Date.now() - 1000 * last, isStill = passed > quiet;
     const [xs, rowsIn, rowsOut] = [at.slice(1), rate("rows_in"), rate("rows_out")];
     if (isStill && xs.length) for (const end of [1, Math.max(2, passed / 1000)]) { xs.push(last + end); rowsIn.push(0); rowsOut.push(0); }
     say(tiles[0].value, isStill ? "0" : short(rowsIn.at(-1)));

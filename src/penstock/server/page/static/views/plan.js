@@ -35,10 +35,10 @@ export async function wholePlan(main) {
     const [queries, sources] = await Promise.all([relation("queries", { columns: "name" }), bothSources()]);
     offer(query, "all queries", queries.map((one) => one.name).sort());
     offer(source, "all streams and relations", sources.map((one) => one.name).sort());
-    const wanted = [query.value && `query=${encodeURIComponent(query.value)}`, source.value && `source=${encodeURIComponent(source.value)}`].filter(Boolean).join("&");
+    const filter = [query.value && `query=${encodeURIComponent(query.value)}`, source.value && `source=${encodeURIComponent(source.value)}`].filter(Boolean).join("&");
     // What is not shown has no size into which a picture could fit.
     plan.place.hidden = false;
-    await plan.load(`/v1/plan${wanted && "?"}${wanted}`, version());
+    await plan.load(`/v1/plan${filter && "?"}${filter}`, version());
     say(none, "no operator runs that is chosen");
     none.hidden = plan.nodes.size > 0;
     plan.place.hidden = operator.element.hidden = !plan.nodes.size;

@@ -5,6 +5,10 @@ import { fill, h, state } from "../dom.js";
 import { bytes, seconds, share, short } from "../format.js";
 import { Table } from "../table.js";
 
+const most = 160;
+/** The beginning of a text, with a sign where it goes on. */
+const begun = (text) => text.length > most ? `${text.slice(0, most - 2)} …` : text;
+
 export async function queries(main) {
   let rows = [];
   const number = (name, label, show) => ({ name, label, number: true, value: (row) => row[name], cell: (row) => show(row[name]) });
@@ -13,7 +17,7 @@ export async function queries(main) {
     { name: "state", cell: (row) => state(row.state) }, { name: "kind" },
     number("rows_per_second", "rows/s", short), { ...number("rows", "rows", short), title: "rows of its result; the page of a query says since when they are counted" }, number("lag", "lag", seconds),
     number("state_bytes", "state", bytes), number("shared_bytes", "shared", bytes), number("cpu_share", "CPU", share),
-    { name: "sink" }, { name: "text", text: true, value: (row) => String(row.text ?? "").replace(/\s+/g, " ").slice(0, 160) },
+    { name: "sink" }, { name: "text", text: true, value: (row) => begun(String(row.text ?? "").replace(/\s+/g, " ")) },
   ], { key: (row) => row.id ?? row.name, sorted: "name", label: "queries", isList: true });
   const show = () => table.show(rows.filter((row) => `${row.name} ${row.text} ${row.state}`.toLowerCase().includes(sought.value.toLowerCase())));
   const sought = h("input", { type: "search", class: "grow", placeholder: "name, text or state", "aria-label": "find", oninput: show });

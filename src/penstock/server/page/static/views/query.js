@@ -11,7 +11,7 @@ import { Results } from "../results.js";
 import { needs } from "../roles.js";
 import { Tap } from "../tap.js";
 
-// What to do about a query that has stopped, where its error does not say so.
+// What to do about a query that has stopped, where its error has no hint.
 const advice = {
   FAILED: "Resume begins it again: with NOW behind the row at which it failed. Alter gives it another statement. All others go on.",
   "NEEDS ATTENTION": "start the server with what it lacks, then Resume; or drop it and declare it again. Its state is kept until then.",
@@ -83,7 +83,7 @@ export async function query(main, name) {
   }
 
   async function weigh() {
-    const answer = await ask(`Weight of ${name}`, { text: "Queries of larger weight are served first.", fields: [{ name: "weight", label: "weight, 1 where nothing was said", value: known.attributes?.weight ?? "1" }], yes: "Set" });
+    const answer = await ask(`Weight of ${name}`, { text: "Queries of larger weight are served first.", fields: [{ name: "weight", label: "weight, 1 by default", value: known.attributes?.weight ?? "1" }], yes: "Set" });
     if (answer) await act(() => execute(`ALTER QUERY ${quoted(name)} SET (weight ${literal(answer.weight.trim())})`, once()), `${name} has the weight ${answer.weight.trim()}`);
   }
 
@@ -106,13 +106,13 @@ export async function query(main, name) {
       tap.hide();
       return;
     }
-    const [told] = await relation("queries", { where: `name = ${literal(name)}` });
+    const [metrics] = await relation("queries", { where: `name = ${literal(name)}` });
     const preferences = await relation("preferences", { where: `query = ${literal(name)}` });
     if (badge.textContent !== known.state) fill(badge, state(known.state));
     facts(about, [
-      ["rows a second", short(told?.rows_per_second)], ["rows of its result", told?.rows === null || told?.rows === undefined ? "–" : `${short(told.rows)} since ${told.counted_since ? clock(instant(told.counted_since)) : "it began"}`], ["heartbeat", shown(told?.heartbeat)], ["lag", seconds(told?.lag)],
-      ["latency, median and 99 %", `${seconds(told?.latency_p50)}, ${seconds(told?.latency_p99)}`], ["state", `${bytes(told?.state_bytes)}, own ${bytes(told?.own_bytes)}, shared ${bytes(told?.shared_bytes)}`],
-      ["CPU", `${seconds(told?.cpu_seconds)}, ${share(told?.cpu_share)} of all`], ["weight", shown(told?.weight)], ["answers since", shown(told?.started_at)], ["result", known.sink],
+      ["rows a second", short(metrics?.rows_per_second)], ["rows of its result", metrics?.rows === null || metrics?.rows === undefined ? "–" : `${short(metrics.rows)} since ${metrics.counted_since ? clock(instant(metrics.counted_since)) : "it began"}`], ["heartbeat", shown(metrics?.heartbeat)], ["lag", seconds(metrics?.lag)],
+      ["latency, median and 99 %", `${seconds(metrics?.latency_p50)}, ${seconds(metrics?.latency_p99)}`], ["state", `${bytes(metrics?.state_bytes)}, own ${bytes(metrics?.own_bytes)}, shared ${bytes(metrics?.shared_bytes)}`],
+      ["CPU", `${seconds(metrics?.cpu_seconds)}, ${share(metrics?.cpu_share)} of all`], ["weight", shown(metrics?.weight)], ["answers since", shown(metrics?.started_at)], ["result", known.sink],
       ...(known.change ? [["change", known.change]] : []), ...preferences.slice(0, 1).flatMap(preferred),
     ]);
     if (known.error) { fill(trouble, messageBox("error", { ...known.error, hint: known.error.hint ?? advice[known.state] })); isError = true; } else if (isError) { fill(trouble); isError = false; }

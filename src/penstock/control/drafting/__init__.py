@@ -1,0 +1,1 @@
+"""Draft transactions: what commands make of the declarations, before they are accepted."""

@@ -1,0 +1,85 @@
+"""ALTER STREAM and ALTER RELATION: attributes of a source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from penstock.algebra.nodes.scans import OnError, Source
+from penstock.language.binder.context import Context
+from penstock.language.binder.from_.durations import ticks
+from penstock.language.binder.statements.attributes import NONE, SOURCE_ATTRIBUTES, bind_attributes
+from penstock.language.binder.statements.names import source_named
+from penstock.language.clauses import WrittenOption
+from penstock.language.commands import AlterSource
+from penstock.language.grammar.clauses import ClauseGrammar
+from penstock.language.printer import name_text, options_text
+from penstock.language.queries import Duration, Name
+from penstock.language.statements.kind import Head, StatementKind
+from penstock.language.statements.statement import Statement
+from penstock.types import CALENDAR, Interval
+
+
+@dataclass(frozen=True)
+class AlterSourceStatement(Statement):
+    """ALTER { STREAM | RELATION } name SET (key value, ...)."""
+
+    kind: str
+    name: Name
+    options: tuple[WrittenOption, ...]
+
+    @property
+    def statement_kind(self) -> str:
+        return f"ALTER {self.kind}"
+
+
+def _read(parser: ClauseGrammar, head: Head) -> AlterSourceStatement:
+    name = parser._name(f"the name of a {head.word.lower()}")
+    parser._need("SET")
+    return AlterSourceStatement(head.word, name, parser._options())
+
+
+def _text(statement: AlterSourceStatement) -> str:
+    return f"ALTER {statement.kind} {name_text(statement.name)} SET ({options_text(statement.options)})"
+
+
+def _bind(statement: AlterSourceStatement, context: Context) -> AlterSource:
+    source = source_named(statement.name, statement.kind, context)
+    owner = f"{statement.kind.lower()} {source.name}"
+    values = bind_attributes(statement.options, SOURCE_ATTRIBUTES, owner, context)
+    for written in statement.options:
+        source = _with_attribute(source, written, values[written.key.key], context)
+    return AlterSource(source.name, values, source)
+
+
+def _with_attribute(source: Source, written: WrittenOption, value: str, context: Context) -> Source:
+    """Return the declaration with one attribute, a value in normal form. Raises BindingFailed with the errors
+    recorded.
+    """
+    key, span = written.key.key, written.value_span
+    removed = value == NONE
+    if key == "on_error":
+        return replace(source, on_error=OnError(value.upper()))
+    if key == "rate_limit":
+        if source.connector != "HTTP":
+            context.fail("P0104", f"rate_limit is for sources FROM HTTP, this is {source.connector}", written.key.span)
+        others = tuple(option for option in source.options if option[0] != key)
+        return replace(source, options=others if removed else (*others, (key, value)))
+    if key in ("slack", "retain") and not source.is_stream:
+        context.fail("P0104", f"{key} is an attribute of streams, {source.name} is a relation", written.key.span)
+    if source.is_static:
+        context.fail("P0104", f"{source.name} never changes, and has no {key}", written.key.span)
+    if source.system_time and key in ("slack", "idle_timeout"):
+        context.fail("P0103", f"{key} cannot be combined with SYSTEM TIME", written.key.span)
+    domain = CALENDAR if key == "idle_timeout" else source.domain or CALENDAR
+    interval = None if removed else Interval.parse(value)
+    least = 0 if key == "slack" else 1
+    length = None if interval is None else ticks(Duration(interval, span), domain, context, least)
+    if key == "slack":
+        return replace(source, slack=length or 0)
+    return replace(source, retain=length) if key == "retain" else replace(source, idle=length)
+
+
+ALTER_SOURCE = StatementKind(
+    AlterSourceStatement, ("ALTER STREAM", "ALTER RELATION"), _read, _text, _bind,
+    lambda one: "ALTER of a stream or relation",
+)  # fmt: skip

@@ -1,0 +1,78 @@
+"""SHOW: what is declared, the settings, and what a server keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.expressions.user import REGISTERED, signature
+from penstock.language.binder.context import Context
+from penstock.language.catalog import Catalog
+from penstock.language.commands import ShowCommand
+from penstock.language.grammar.clauses import ClauseGrammar
+from penstock.language.statements.kind import Head, StatementKind
+from penstock.language.statements.statement import AccessRole, Statement
+
+_SHOWN = (
+    "STREAMS", "RELATIONS", "VIEWS", "QUERIES", "SUMMARIES", "FUNCTIONS", "AGGREGATES", "COMMANDS", "SETTINGS",
+    "SUBSCRIPTIONS", "STATEMENTS", "VERSIONS",
+)  # fmt: skip
+#: What SHOW lists of a server.
+_KEPT_BY_A_SERVER = ("COMMANDS", "STATEMENTS", "SUBSCRIPTIONS", "VERSIONS")
+
+
+@dataclass(frozen=True)
+class ShowStatement(Statement):
+    """kind: what is listed, such as STREAMS."""
+
+    KIND: ClassVar[str] = "SHOW"
+    ROLE: ClassVar[AccessRole] = AccessRole.READ
+    kind: str
+
+
+def _read(parser: ClauseGrammar, head: Head) -> ShowStatement:
+    return ShowStatement(parser._one_of(_SHOWN))
+
+
+def _bind(statement: ShowStatement, context: Context) -> ShowCommand:
+    return ShowCommand(statement.kind, _shown(statement.kind, context))
+
+
+def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
+    return *_shown_bound(kind, context), *_shown_unbound(kind, context.catalog)
+
+
+def _shown_unbound(kind: str, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Yield what cannot be bound, with the reason as a comment behind the statement; SHOW QUERIES has it of queries."""
+    for one in (*catalog.unbound.values(), *catalog.unbound_functions.values()):
+        if kind == ("SUMMARIES" if one.kind == "SUMMARY" else f"{one.kind}S") and one.kind != "QUERY":
+            reason = one.reason.partition("\n")[0]
+            yield one.name, f"{one.text.rstrip()} -- NEEDS ATTENTION: {one.code} {reason}"
+
+
+def _shown_bound(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
+    catalog = context.catalog
+    if kind == "VIEWS":
+        return tuple((v.name, v.text) for v in catalog.views.values())
+    if kind == "QUERIES":
+        return tuple((q.name, q.text) for q in catalog.queries.values())
+    if kind == "SUMMARIES":
+        return tuple((s.name, s.text) for s in catalog.summaries.values())
+    if kind in ("FUNCTIONS", "AGGREGATES"):
+        users = [u for u in {**REGISTERED, **catalog.functions}.values() if f"{u.kind}S" == kind]
+        return tuple((u.name, signature(u)) for u in users)
+    if kind == "SETTINGS":
+        return tuple((name, f"{name} = {text}") for name, text in context.settings.written())
+    if kind not in ("STREAMS", "RELATIONS"):
+        return ()
+    streams = kind == "STREAMS"
+    sources = [(key, s) for key, s in catalog.sources.items() if s.is_stream == streams]
+    return tuple((s.name, catalog.texts.get(key, "")) for key, s in sources)
+
+
+def _of_a_server(statement: ShowStatement) -> str | None:
+    return f"SHOW {statement.kind}" if statement.kind in _KEPT_BY_A_SERVER else None
+
+
+SHOW = StatementKind(ShowStatement, ("SHOW",), _read, lambda one: f"SHOW {one.kind}", _bind, _of_a_server)

@@ -1,0 +1,1 @@
+"""What operators have in common: their contract, and buffers of rows that wait."""

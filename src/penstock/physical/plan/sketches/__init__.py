@@ -1,1 +1,0 @@
-"""What sketches store, estimated before the run."""

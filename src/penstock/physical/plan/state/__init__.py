@@ -1,0 +1,1 @@
+"""What operators store, estimated before the run."""

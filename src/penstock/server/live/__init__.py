@@ -1,0 +1,1 @@
+"""The service of the doors over a control and its engine, and its events."""

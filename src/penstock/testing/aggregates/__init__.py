@@ -1,0 +1,1 @@
+"""Aggregates by their definition, exact and approximate."""

@@ -1,0 +1,1 @@
+"""Values, dates, and calls of user code, computed naively."""
