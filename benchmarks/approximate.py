@@ -54,11 +54,13 @@ class Measured:
 
 def stream(rows: int, distinct: int) -> pa.Table:
     draw = np.random.default_rng(2018)
-    return pa.table({
-        "x": draw.integers(0, distinct, rows),
-        "v": draw.lognormal(3.0, 1.0, rows),
-        "ts": pa.array(np.arange(rows, dtype=np.int64) * SECONDS // rows, pa.int32()),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "x": draw.integers(0, distinct, rows),
+            "v": draw.lognormal(3.0, 1.0, rows),
+            "ts": pa.array(np.arange(rows, dtype=np.int64) * SECONDS // rows, pa.int32()),
+        }
+    )
 
 
 @contextmanager

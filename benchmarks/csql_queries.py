@@ -16,11 +16,13 @@ PLAIN, GROUPED = "AVG", "AVG with GROUP BY"
 def stream(rows: int, groups: int = GROUPS) -> pa.Table:
     """One tuple a tick; values are whole, so that every order of adding them gives the same sum."""
     draw = np.random.default_rng(2006)
-    return pa.table({
-        "ts": pa.array(np.arange(rows)),
-        "k": pa.array(draw.integers(0, groups, rows), pa.int32()),
-        "v": pa.array(np.floor(draw.normal(100.0, 15.0, rows))),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "ts": pa.array(np.arange(rows)),
+            "k": pa.array(draw.integers(0, groups, rows), pa.int32()),
+            "v": pa.array(np.floor(draw.normal(100.0, 15.0, rows))),
+        }
+    )
 
 
 DECLARED = "CREATE STREAM S (ts BIGINT, k INT, v DOUBLE) FROM {source} TIMESTAMP BY ts UNIT MILLISECOND;"

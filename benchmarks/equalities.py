@@ -116,11 +116,13 @@ FORMS: dict[str, tuple[str, Callable[[list[Row], list[Row]], int]]] = {
 
 
 def table(rows: Sequence[Row]) -> pa.Table:
-    return pa.table({
-        "k": pa.array([k for k, _ in rows], pa.string()),
-        "g": pa.array([g for _, g in rows], pa.int32()),
-        "at": pa.array(range(len(rows)), pa.int32()),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "k": pa.array([k for k, _ in rows], pa.string()),
+            "g": pa.array([g for _, g in rows], pa.int32()),
+            "at": pa.array(range(len(rows)), pa.int32()),
+        }
+    )
 
 
 def seconds(form: str, way: str, n: int) -> float:

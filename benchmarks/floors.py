@@ -157,9 +157,13 @@ def _hold(streams: int, query: str, rows: int) -> Held:
 
     script = f"{slope.DECLARED}\nCREATE QUERY q AS {text};"
     measured = measure(
-        script, inputs, step=_STEP, warm=window * 1000, ready=ready,
+        script,
+        inputs,
+        step=_STEP,
+        warm=window * 1000,
+        ready=ready,
         each=lambda: sizes.append(tree_bytes(os.getpid()) - before),
-    )  # fmt: skip
+    )
     return Held(streams * rows * _WIDTH, measured.state_bytes, int(statistics.median(sizes)))
 
 

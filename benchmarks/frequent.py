@@ -71,9 +71,7 @@ def outcome(items: np.ndarray, lists: tuple[np.ndarray, ...], k: int, thesis: bo
     told, above = recorded > missed, true > missed
     found = 100.0 * told.sum() / above.sum() if above.any() else np.nan
     error = 100.0 * ((true - recorded)[told] / true[told]).mean() if told.any() else np.nan
-    figures = Outcome(
-        100.0 * missed / len(items), above.sum(), told.sum(), found, float((rank < k).sum()), error
-    )  # fmt: skip
+    figures = Outcome(100.0 * missed / len(items), above.sum(), told.sum(), found, float((rank < k).sum()), error)
     return figures, {int(i): int(recorded[i]) for i in np.flatnonzero(told)}
 
 
@@ -171,25 +169,31 @@ def _each(found: Mapping[Key, Outcome], name: str, k: int) -> str:
 CLAIMS = (
     ("a: δ falls with k", lambda f: _falls([f[k, b].missed for b in BLOCKS[:1] for k in LISTS]) + " at b = 20"),
     ("a: about 5 % at k = 5 (b = 20, 100, 500)", lambda f: _each(f, "missed", 5) + " %"),
-    ("a: δ rises as b falls", lambda f: "at k = " + ", ".join(
-        str(k) for k in LISTS if f[k, 20].missed >= f[k, 100].missed >= f[k, 500].missed)),
+    (
+        "a: δ rises as b falls",
+        lambda f: (
+            "at k = " + ", ".join(str(k) for k in LISTS if f[k, 20].missed >= f[k, 100].missed >= f[k, 500].missed)
+        ),
+    ),
     ("b: 3 to 4 items above δ at k = 5", lambda f: _each(f, "above", 5)),
     ("c: items told rise with k", lambda f: _falls([-f[k, 20].told for k in LISTS]) + " at b = 20"),
     ("d: at least 80 % told for k ≥ 3", lambda f: f"least {_least(f, LISTS[2:]):.1f} %"),
     ("d: misses very rare for b = 20, k > 7", lambda f: f"least {min(f[k, 20].found for k in LISTS[7:]):.1f} % told"),
     ("e: pairs far below N for large b", lambda f: f"b = 500, k = 10: {f[10, 500].pairs:,.0f}"),
     ("f: error below 2 % for b = 20, k ≥ 7", lambda f: f"at most {max(f[k, 20].error for k in LISTS[6:]):.2f} %"),
-)  # fmt: skip
+)
 
 
 def cost(rows: int) -> Iterator[str]:
     """Measure FREQUENT beside q2, over the same rows and windows, by CPU time of this process."""
     draw = np.random.default_rng(2)
-    table = pa.table({
-        "ts": np.sort(draw.integers(0, rows // 10, rows)),
-        "src": traces.packets(2, rows).astype(np.int32),
-        "bytes": draw.integers(40, 1500, rows).astype(np.float64),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "ts": np.sort(draw.integers(0, rows // 10, rows)),
+            "src": traces.packets(2, rows).astype(np.int32),
+            "bytes": draw.integers(40, 1500, rows).astype(np.float64),
+        }
+    )
     stream = "CREATE STREAM C (ts BIGINT, src INT, bytes DOUBLE) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;"
     grouped = "FROM C [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY src"
     queries = {

@@ -46,9 +46,13 @@ def figures() -> dict[str, int]:
     found = library.mallinfo2()
     traced = {"objects": tracemalloc.get_traced_memory()[0]} if tracemalloc.is_tracing() else {}
     return {
-        **resident(), "used": int(found.used + found.hblkhd), "free": int(found.free),
-        "arrow": pa.total_allocated_bytes(), "blocks": sys.getallocatedblocks(), **traced,
-    }  # fmt: skip
+        **resident(),
+        "used": int(found.used + found.hblkhd),
+        "free": int(found.free),
+        "arrow": pa.total_allocated_bytes(),
+        "blocks": sys.getallocatedblocks(),
+        **traced,
+    }
 
 
 def asked(address: Path) -> dict[str, int]:

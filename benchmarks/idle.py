@@ -67,8 +67,10 @@ def cpu_seconds(pid: int) -> float:
 def told_times(name: str, seconds: list[float]) -> None:
     ordered = sorted(seconds)
     high = ordered[int(len(ordered) * 0.95)]
-    print(f"SELECT 1 through {name}: median {statistics.median(ordered) * 1000:.2f} ms, 95 % {high * 1000:.2f} ms"
-          f" ({len(ordered)} times)")  # fmt: skip
+    print(
+        f"SELECT 1 through {name}: median {statistics.median(ordered) * 1000:.2f} ms, 95 % {high * 1000:.2f} ms"
+        f" ({len(ordered)} times)"
+    )
 
 
 def through_psycopg(port: int) -> list[float]:

@@ -95,15 +95,19 @@ def joined(rows: Rows, result: pa.Table) -> bool:
 CASES = (
     Case("filter", ("a",), "SELECT id, v FROM a WHERE v >= 900", filtered),
     Case(
-        "sums as changes", ("a",), "SELECT k, SUM(v) AS total FROM a [RANGE 10 SECONDS] GROUP BY k", summed,
+        "sums as changes",
+        ("a",),
+        "SELECT k, SUM(v) AS total FROM a [RANGE 10 SECONDS] GROUP BY k",
+        summed,
     ),
     Case(
-        "window join", ("a", "b"),
+        "window join",
+        ("a", "b"),
         "ISTREAM(SELECT a.id, b.id AS other FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] "
         "WHERE a.id % 5000 = b.id % 5000)",
         joined,
     ),
-)  # fmt: skip
+)
 
 
 def script(case: Case, root: Path) -> str:
@@ -176,10 +180,15 @@ def measure(case: Case, name: str, side: Side, place: Path, files: int, first: i
     finally:
         shutil.rmtree(root, ignore_errors=True)
     return {
-        "query": case.name, "side": name, "files": len(found), "right": bool(right),
-        "median": round(float(np.median(found)), 4), "p95": round(float(np.quantile(found, 0.95)), 4),
-        "most": round(float(found.max()), 4), "cpu": round(cpu, 2),
-    }  # fmt: skip
+        "query": case.name,
+        "side": name,
+        "files": len(found),
+        "right": bool(right),
+        "median": round(float(np.median(found)), 4),
+        "p95": round(float(np.quantile(found, 0.95)), 4),
+        "most": round(float(found.max()), 4),
+        "cpu": round(cpu, 2),
+    }
 
 
 def main() -> None:
@@ -193,8 +202,9 @@ def main() -> None:
     figures = []
     with (
         tempfile.TemporaryDirectory(prefix="penstock-latency-") as root,
-        run_side(Path(root), *given.set) as run, server_side(Path(root), *given.set) as server,
-    ):  # fmt: skip
+        run_side(Path(root), *given.set) as run,
+        server_side(Path(root), *given.set) as server,
+    ):
         for case in (case for case in CASES if case.name in given.queries):
             for name, side in (("run", run), ("server", server)):
                 figures.append(measure(case, name, side, Path(root), given.files, given.first))

@@ -42,8 +42,13 @@ from penstock.client.server import ServerClient
 
 STREAM = "CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND{retain};"
 #: Goals of the issue, by figure: seconds at most.
-GOALS = {"first answer, 100": 1.0, "first answer, 1000": 2.0, "1000 registered": 60.0, "select": 0.5,
-         "select, retained": 0.5}  # fmt: skip
+GOALS = {
+    "first answer, 100": 1.0,
+    "first answer, 1000": 2.0,
+    "1000 registered": 60.0,
+    "select": 0.5,
+    "select, retained": 0.5,
+}
 
 
 #: Queries registered beside those that stand, to measure one: the clock of a process has ticks of 10 ms.
@@ -127,9 +132,12 @@ def first_answers(count: int, commands: int) -> dict[str, Any]:
             at += 1
             client.execute(f"DROP QUERY {name}")
     return {
-        "figure": f"first answer, {count}", "seconds": round(median(answers), 3), "most": round(max(answers), 3),
-        "reply": round(median(replies), 3), "registered": round(registered, 2),
-    }  # fmt: skip
+        "figure": f"first answer, {count}",
+        "seconds": round(median(answers), 3),
+        "most": round(max(answers), 3),
+        "reply": round(median(replies), 3),
+        "registered": round(registered, 2),
+    }
 
 
 def at_rest(client: ServerClient, tick: int) -> None:
@@ -159,9 +167,13 @@ def registration(count: int) -> dict[str, Any]:
             client.execute(standing(number))
         alone = (processor_seconds(pid) - before) / ONE_BY_ONE
     return {
-        "figure": f"{count} registered", "seconds": round(seconds, 2), "accepted": round(accepted, 2),
-        "driver_cpu": round(used, 2), "versions": versions, "driver_cpu_of_one_more": round(alone, 4),
-    }  # fmt: skip
+        "figure": f"{count} registered",
+        "seconds": round(seconds, 2),
+        "accepted": round(accepted, 2),
+        "driver_cpu": round(used, 2),
+        "versions": versions,
+        "driver_cpu_of_one_more": round(alone, 4),
+    }
 
 
 def selection(count: int, repeats: int, retained: bool) -> dict[str, Any]:
@@ -190,10 +202,12 @@ def selection(count: int, repeats: int, retained: bool) -> dict[str, Any]:
         expected = inside.group_by("k").aggregate([("v", "sum")]).sort_by("k").column("v_sum").to_pylist()
         assert answer.column("total").to_pylist() == expected, "wrong sums"
     return {
-        "figure": "select, retained" if retained else "select", "rows": count,
-        "seconds": round(median(seconds), 3), "most": round(max(seconds), 3),
+        "figure": "select, retained" if retained else "select",
+        "rows": count,
+        "seconds": round(median(seconds), 3),
+        "most": round(max(seconds), 3),
         "posted": round(posted, 2),
-    }  # fmt: skip
+    }
 
 
 def cycles(count: int, retain: str) -> dict[str, Any]:
@@ -214,9 +228,12 @@ def cycles(count: int, retain: str) -> dict[str, Any]:
                 looks.append(heap_of(pid))
         seconds = time.perf_counter() - began
     return {
-        "figure": "cycles", "count": count, "seconds": round(seconds), "megabytes": megabytes(looks),
+        "figure": "cycles",
+        "count": count,
+        "seconds": round(seconds),
+        "megabytes": megabytes(looks),
         "bytes_a_cycle": growth(counts, looks),
-    }  # fmt: skip
+    }
 
 
 def megabytes(looks: Sequence[dict[str, int]]) -> list[float]:
@@ -252,11 +269,15 @@ def subscribers(count: int, posts: int) -> dict[str, Any]:
         time.sleep(5)
         left = heap_of(pid)
     return {
-        "figure": "subscribers", "count": count, "posts": posts, "megabytes": megabytes([before, *looks]),
+        "figure": "subscribers",
+        "count": count,
+        "posts": posts,
+        "megabytes": megabytes([before, *looks]),
         "used": [round(look["used"] / 2**20, 1) for look in (before, *looks)],
-        "gone": megabytes([left])[0], "gone_used": round(left["used"] / 2**20, 1),
+        "gone": megabytes([left])[0],
+        "gone_used": round(left["used"] / 2**20, 1),
         "bytes_a_post": growth(counts, looks),
-    }  # fmt: skip
+    }
 
 
 def slow_reader(address: str, token: str, query: str) -> HTTPResponse:

@@ -336,8 +336,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     by_name: dict[str, Measured] = {}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-overhead-") as name,
-        run_side(Path(name) / "run", BATCH) as run, server_side(Path(name), BATCH) as server,
-    ):  # fmt: skip
+        run_side(Path(name) / "run", BATCH) as run,
+        server_side(Path(name), BATCH) as server,
+    ):
         comparison = Comparison(Path(name), run, server, given.rows)
         long = Comparison(Path(name), run, server, given.long)
         try:

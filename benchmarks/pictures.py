@@ -28,9 +28,7 @@ def ratios(found: Mapping[str, Mapping[tuple[int, int], float]], path: Path) -> 
         _save(figure, path)
 
 
-def mixed(
-    by_tuples: Mapping[tuple[int, int], float], by_time: Mapping[tuple[int, int], float], path: Path
-) -> None:  # fmt: skip
+def mixed(by_tuples: Mapping[tuple[int, int], float], by_time: Mapping[tuple[int, int], float], path: Path) -> None:
     """Figure 5, and its converse."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(9.5, 4.0), layout="constrained")
@@ -81,8 +79,10 @@ def _save(figure: Figure, path: Path) -> None:
 def accuracies(found: Mapping[str, Any], values: Any, along: str, path: Path) -> None:
     """A figure of `temporal.py`: one line for each policy."""
     labels = {
-        "ratio": "memory ratio r", "continues": "coalescing probability p", "least": "θ of LENGTH >= θ (ticks)",
-    }  # fmt: skip
+        "ratio": "memory ratio r",
+        "continues": "coalescing probability p",
+        "least": "θ of LENGTH >= θ (ticks)",
+    }
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(6.0, 4.0), layout="constrained")
         axes = figure.subplots()

@@ -107,10 +107,15 @@ def measure(server: Any, kind: str, standing: int, commands: int) -> dict[str, A
             rounds.append(1000 * (time.process_time() - began))
     assert len(changes) >= commands, "each command changes the run"
     return {
-        "figure": kind, "standing": standing, "commands": commands,
-        "change": round(median(changes), 1), "least": round(min(changes), 1), "most": round(max(changes), 1),
-        "command": round(median(whole), 1), "next_round": round(median(rounds), 1),
-    }  # fmt: skip
+        "figure": kind,
+        "standing": standing,
+        "commands": commands,
+        "change": round(median(changes), 1),
+        "least": round(min(changes), 1),
+        "most": round(max(changes), 1),
+        "command": round(median(whole), 1),
+        "next_round": round(median(rounds), 1),
+    }
 
 
 def asynchronous(count: int) -> dict[str, Any]:

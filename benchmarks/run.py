@@ -157,7 +157,7 @@ def table(figures: list[Figure], before: list[dict[str, Any]]) -> Table:
             f"{figure.peak_bytes / 2**20:,.0f}",
             *ratios,
             _then(figure, before),
-        )  # fmt: skip
+        )
     return shown
 
 

@@ -57,8 +57,9 @@ class Account:
     @property
     def of_a_batch(self) -> Account:
         """The mean of its batches."""
-        return replace(self, seconds=self.seconds / self.number, cpu=self.cpu / self.number,
-                       workers=self.workers / self.number)  # fmt: skip
+        return replace(
+            self, seconds=self.seconds / self.number, cpu=self.cpu / self.number, workers=self.workers / self.number
+        )
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,12 @@ def run_side(root: Path, *settings: str) -> Iterator[Side]:
 
     try:
         yield Side(
-            begin, lambda: account().since(before[-1]), lambda: answer("stop"), process.pid,
+            begin,
+            lambda: account().since(before[-1]),
+            lambda: answer("stop"),
+            process.pid,
             lambda: _checkpoint(root, len(before) - 1),
-        )  # fmt: skip
+        )
     finally:
         assert process.stdin is not None, "it is a pipe"
         process.stdin.close()
@@ -167,9 +171,11 @@ def _account(client: ServerClient, pid: int) -> Account:
     samples = [(name, float(value)) for name, _, value in _SAMPLE.findall(client.metrics())]
     total = {name: sum(value for other, value in samples if other == name) for name, _ in samples}
     return Account(
-        int(total.get("penstock_batches_total", 0)), total.get("penstock_batch_seconds_total", 0.0),
-        int(total.get("penstock_source_rows_total", 0)), *processor_seconds(pid),
-    )  # fmt: skip
+        int(total.get("penstock_batches_total", 0)),
+        total.get("penstock_batch_seconds_total", 0.0),
+        int(total.get("penstock_source_rows_total", 0)),
+        *processor_seconds(pid),
+    )
 
 
 def processor_seconds(pid: int) -> tuple[float, float]:

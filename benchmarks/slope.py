@@ -40,12 +40,14 @@ OPERATORS: dict[str, tuple[int, str]] = {
     "band join": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k BETWEEN T.k - 1 AND T.k + 1"),
     "join by key and range": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k = T.k AND S.v < T.v"),
     "join of a strict input": (
-        2, "SELECT S.k, n FROM S {w}, (SELECT k, COUNT(*) AS n FROM T {w} GROUP BY k) AS g WHERE S.k = g.k",
+        2,
+        "SELECT S.k, n FROM S {w}, (SELECT k, COUNT(*) AS n FROM T {w} GROUP BY k) AS g WHERE S.k = g.k",
     ),
     "DISTINCT over a join (δ*)": (2, "SELECT DISTINCT S.v FROM S {w}, T {w} WHERE S.k = T.k"),
     "WSTREAM of a join": (2, "WSTREAM(SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k = T.k){w}"),
     "ISTREAM RESTORE of a join": (
-        2, "ISTREAM RESTORE(SELECT S.k, S.v, T.v AS u FROM S {s}, T {s} WHERE S.k = T.k)",
+        2,
+        "ISTREAM RESTORE(SELECT S.k, S.v, T.v AS u FROM S {s}, T {s} WHERE S.k = T.k)",
     ),
     "UNION": (2, "SELECT v FROM S {w} UNION SELECT v FROM T {w}"),
     "EXCEPT": (2, "SELECT v FROM S {w} EXCEPT SELECT v FROM T {w}"),
@@ -53,21 +55,24 @@ OPERATORS: dict[str, tuple[int, str]] = {
     "INTERSECT": (2, "SELECT v FROM S {w} INTERSECT SELECT v FROM T {w}"),
     "NOT EXISTS": (2, "SELECT k, v FROM S {w} WHERE NOT EXISTS (SELECT * FROM T {w} WHERE T.k = S.k)"),
     "LEFT JOIN in a band": (
-        2, "SELECT S.k, S.v, T.v AS u FROM S {w} LEFT JOIN T {w} ON S.k BETWEEN T.k - 1 AND T.k + 1",
+        2,
+        "SELECT S.k, S.v, T.v AS u FROM S {w} LEFT JOIN T {w} ON S.k BETWEEN T.k - 1 AND T.k + 1",
     ),
     "LEFT JOIN": (2, "SELECT S.k, S.v, T.v AS u FROM S {w} LEFT JOIN T {w} ON S.k = T.k"),
-}  # fmt: skip
+}
 
 
 def stream(number: int, rate: int, window: int, seconds: int) -> pa.Table:
     draw = np.random.default_rng([7, number])
     size = rate * seconds
     ts = np.sort(draw.integers(0, seconds * 1000, size))
-    return pa.table({
-        "ts": pa.array(ts.astype(np.int32)),
-        "k": pa.array(draw.integers(0, rate * window, size).astype(np.int32)),
-        "v": pa.array(draw.integers(0, 1_000, size).astype(np.int32)),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "ts": pa.array(ts.astype(np.int32)),
+            "k": pa.array(draw.integers(0, rate * window, size).astype(np.int32)),
+            "v": pa.array(draw.integers(0, 1_000, size).astype(np.int32)),
+        }
+    )
 
 
 def cost(query: str, streams: int, rate: int, window: int, measured: int) -> float:

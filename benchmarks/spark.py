@@ -27,9 +27,10 @@ def side_parser(queries: Iterable[str]) -> argparse.ArgumentParser:
 
 
 def report_side(
-    spark: SparkSession, given: argparse.Namespace,
+    spark: SparkSession,
+    given: argparse.Namespace,
     run: Callable[[SparkSession, argparse.Namespace, Path, Path], tuple[float, float]],
-) -> None:  # fmt: skip
+) -> None:
     """Run the query, and once more in the warm process: what its batches take then is the steady state. run: is given
     the places of the answer and of the checkpoint; (seconds from the start of the query to its end, of its batches)."""
     seconds, _ = run(spark, given, given.out, given.scratch / "checkpoint")

@@ -187,10 +187,16 @@ def table(figures: Sequence[Figure]) -> Table:
         share = figure.net_seconds / figure.rows
         times = f"{share / (one[0].net_seconds / one[0].rows):.1f}" if one and rate else "-"
         shown.add_row(
-            str(figure.queries), figure.side + (" FAILED" if figure.problem else ""), f"{figure.rows:,}",
-            f"{figure.net_seconds:.1f}", f"{figure.steady_seconds:.1f}", f"{figure.answers:,}", f"{rate:,.0f}", times,
+            str(figure.queries),
+            figure.side + (" FAILED" if figure.problem else ""),
+            f"{figure.rows:,}",
+            f"{figure.net_seconds:.1f}",
+            f"{figure.steady_seconds:.1f}",
+            f"{figure.answers:,}",
+            f"{rate:,.0f}",
+            times,
             f"{figure.peak_bytes / 2**20:,.0f}",
-        )  # fmt: skip
+        )
     return shown
 
 

@@ -56,29 +56,39 @@ def figures() -> list[FigureOfPaper]:
     both = ("cals", "random")
     return [
         FigureOfPaper(
-            "Figure 1: accuracy against the memory ratio r", "ratio", RATIOS,
+            "Figure 1: accuracy against the memory ratio r",
+            "ratio",
+            RATIOS,
             [*_named(_of(both, continues=0.5), "p .5"), *_named(_of(both, continues=0.9), "p .9")],
         ),
         FigureOfPaper(
-            "Figure 2: accuracy against the coalescing probability p", "continues", CONTINUES,
+            "Figure 2: accuracy against the coalescing probability p",
+            "continues",
+            CONTINUES,
             [*_named(_of(both, ratio=0.2), "r .2"), *_named(_of(both, ratio=0.5), "r .5")],
         ),
         FigureOfPaper(
-            "Figure 3: accuracy against θ of LENGTH >= θ", "least", LEAST,
+            "Figure 3: accuracy against θ of LENGTH >= θ",
+            "least",
+            LEAST,
             [
                 *_named(_of((*both, "cals_q"), continues=0.5), "p .5"),
                 *_named(_of((*both, "cals_q"), continues=0.8), "p .8"),
             ],
         ),
         FigureOfPaper(
-            "Figure 4: the two objectives against r, p = .5", "ratio", RATIOS,
+            "Figure 4: the two objectives against r, p = .5",
+            "ratio",
+            RATIOS,
             _of(("cals_v", "cals_i", "cals", "random"), continues=0.5),
         ),
         FigureOfPaper(
-            "Figure 5: the two objectives against p, r = .5", "continues", CONTINUES,
+            "Figure 5: the two objectives against p, r = .5",
+            "continues",
+            CONTINUES,
             _of(("cals_v", "cals_i", "cals", "random"), ratio=0.5),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _text(value: float) -> str:
@@ -95,8 +105,10 @@ def judged(found: Mapping[str, Curves]) -> list[list[str]]:
     """Return the paper's sentences, the thresholds they are judged by, what was measured, and whether they hold."""
     names = list(found)
     one, two, three, four, five = (found[name] for name in names[:5])
-    gains = [[c / r for c, r in zip(lines[f"cals, {t}"], lines[f"random, {t}"], strict=True)]
-             for lines, t in ((one, "p .9"), (two, "r .5"))]  # fmt: skip
+    gains = [
+        [c / r for c, r in zip(lines[f"cals, {t}"], lines[f"random, {t}"], strict=True)]
+        for lines, t in ((one, "p .9"), (two, "r .5"))
+    ]
     best = max(map(max, gains))
     ordered = all(
         c >= max(v, i) - 0.01 and min(v, i) >= r - 0.01
@@ -111,17 +123,29 @@ def judged(found: Mapping[str, Curves]) -> list[list[str]]:
     steady = max(relative) / max(1e-9, min(relative))
     below = [relative[k] / relative[0] for k in range(LEAST.index(10) + 1)]
     return [
-        ["figures 1, 2: the gain approaches ten as p grows and memory shrinks", "largest gain ≥ 8", f"{best:.1f}",
-         _verdict(best >= 8)],
-        ["figure 3: the relative difference does not change much with θ", "largest by least gain ≤ 1.5, all θ",
-         f"{steady:.1f}", _verdict(steady <= 1.5)],
-        ["the same, θ up to 10", "gain within 0.7 and 1.4 of that without θ", f"{min(below):.2f} to {max(below):.2f}",
-         _verdict(min(below) >= 0.7 and max(below) <= 1.4)],
+        [
+            "figures 1, 2: the gain approaches ten as p grows and memory shrinks",
+            "largest gain ≥ 8",
+            f"{best:.1f}",
+            _verdict(best >= 8),
+        ],
+        [
+            "figure 3: the relative difference does not change much with θ",
+            "largest by least gain ≤ 1.5, all θ",
+            f"{steady:.1f}",
+            _verdict(steady <= 1.5),
+        ],
+        [
+            "the same, θ up to 10",
+            "gain within 0.7 and 1.4 of that without θ",
+            f"{min(below):.2f} to {max(below):.2f}",
+            _verdict(min(below) >= 0.7 and max(below) <= 1.4),
+        ],
         ["figure 4: V and I are very close whatever r", "apart by ≤ 0.05", _text(apart), _verdict(apart <= 0.05)],
         ["figure 5: V changes little with p", "by ≤ 0.2", _text(changes), _verdict(changes <= 0.2)],
         ["figure 5: I degrades beyond p = .5", "falls by ≥ 0.2", _text(degrades), _verdict(degrades >= 0.2)],
         ["all: CALS highest, random lowest, V and I between", "within 0.01", "", _verdict(ordered)],
-    ]  # fmt: skip
+    ]
 
 
 def _verdict(holds: bool) -> str:

@@ -44,17 +44,19 @@ def link(number: int, ticks: int, seed: int = 19930916) -> pa.Table:
     state = np.where(
         refused, draw.choice(["REJ", "S0"], size), draw.choice(["SF", "S1", "RSTO"], size, p=[0.9, 0.06, 0.04])
     )
-    return pa.table({
-        "ts": pa.array(ts),
-        "duration": pa.array(sizes[0], mask=refused),
-        "protocol": pa.DictionaryArray.from_arrays(pa.array(service), pa.array(names)).cast(pa.string()),
-        "bytes_sent": pa.array(sizes[1].astype(np.int64), mask=refused),
-        "bytes_received": pa.array(sizes[2].astype(np.int64), mask=refused),
-        "source": pa.array(_skewed(draw, SOURCES, size)),
-        "destination": pa.array(_skewed(draw, DESTINATIONS, size) * 8 + number),
-        "state": pa.array(state),
-        "flag": pa.array(np.where(draw.random(size) < 0.35, "L", "N")),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "ts": pa.array(ts),
+            "duration": pa.array(sizes[0], mask=refused),
+            "protocol": pa.DictionaryArray.from_arrays(pa.array(service), pa.array(names)).cast(pa.string()),
+            "bytes_sent": pa.array(sizes[1].astype(np.int64), mask=refused),
+            "bytes_received": pa.array(sizes[2].astype(np.int64), mask=refused),
+            "source": pa.array(_skewed(draw, SOURCES, size)),
+            "destination": pa.array(_skewed(draw, DESTINATIONS, size) * 8 + number),
+            "state": pa.array(state),
+            "flag": pa.array(np.where(draw.random(size) < 0.35, "L", "N")),
+        }
+    )
 
 
 def _lognormal(draw: np.random.Generator, median: np.ndarray, refused: np.ndarray) -> np.ndarray:

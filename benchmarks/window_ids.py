@@ -115,7 +115,8 @@ def by_window_ids(plan: Plan, query: Query) -> Plan:
         read = tuple(Column(field.type, i, field.name) for i, field in enumerate(window.schema))
     steps = [
         replace(step, spec=WindowIdsSpec(window.rows, window.every, read, lanes, step.spec.arrival))
-        if isinstance(step.spec, CountTimeSpec) else step
+        if isinstance(step.spec, CountTimeSpec)
+        else step
         for step in plan.steps
-    ]  # fmt: skip
+    ]
     return replace(plan, steps=tuple(steps))

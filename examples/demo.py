@@ -42,14 +42,20 @@ class Demo:
 
 DEMOS = {
     "flights": Demo(
-        Path("examples/flights.cql"), Path("demo-results"), prepare.prepare,
-        "336,776 flights and 26,115 weather reports", "1MB",
+        Path("examples/flights.cql"),
+        Path("demo-results"),
+        prepare.prepare,
+        "336,776 flights and 26,115 weather reports",
+        "1MB",
     ),
     "animals": Demo(
-        Path("examples/animals.cql"), Path("demo-results/animals"), animals.prepare,
-        "two hours of six animals' heart beats and body conditions", "100KB",
+        Path("examples/animals.cql"),
+        Path("demo-results/animals"),
+        animals.prepare,
+        "two hours of six animals' heart beats and body conditions",
+        "100KB",
     ),
-}  # fmt: skip
+}
 
 
 def main() -> int:

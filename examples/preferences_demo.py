@@ -44,21 +44,25 @@ class Progress:
 
 def orders(second: int, draw: np.random.Generator, number: int) -> pa.RecordBatch:
     count = draw.poisson(BURST_ORDERS if BURST[0] <= second < BURST[1] else CALM_ORDERS)
-    return pa.record_batch({
-        "number": np.arange(number, number + count),
-        "account": draw.integers(0, ACCOUNTS, count).astype(np.int32),
-        "amount": np.round(np.exp(draw.normal(4.0, 1.2, count)), 2),
-        "at": _instants(second, draw, count),
-    })  # fmt: skip
+    return pa.record_batch(
+        {
+            "number": np.arange(number, number + count),
+            "account": draw.integers(0, ACCOUNTS, count).astype(np.int32),
+            "amount": np.round(np.exp(draw.normal(4.0, 1.2, count)), 2),
+            "at": _instants(second, draw, count),
+        }
+    )
 
 
 def notices(second: int, draw: np.random.Generator) -> pa.RecordBatch:
     count = draw.poisson(NOTICES)
-    return pa.record_batch({
-        "account": draw.integers(0, ACCOUNTS, count).astype(np.int32),
-        "reason": pa.array([REASONS[i] for i in draw.integers(0, len(REASONS), count)], pa.string()),
-        "at": _instants(second, draw, count),
-    })  # fmt: skip
+    return pa.record_batch(
+        {
+            "account": draw.integers(0, ACCOUNTS, count).astype(np.int32),
+            "reason": pa.array([REASONS[i] for i in draw.integers(0, len(REASONS), count)], pa.string()),
+            "at": _instants(second, draw, count),
+        }
+    )
 
 
 def _instants(second: int, draw: np.random.Generator, count: int) -> pa.Array:

@@ -74,9 +74,19 @@ class Replay(threading.Thread):
 def server(secret: Path, place: str = "127.0.0.1:0") -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run `penstock serve`; give its address and its process. place: host and port, 0 for one that is free."""
     command = [
-        sys.executable, "-m", "penstock", "serve", "--checkpoint", str(CHECKPOINT), "--http", place,
-        "--token-file", str(secret), "--allow-path", str(RESULTS / "live"),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "serve",
+        "--checkpoint",
+        str(CHECKPOINT),
+        "--http",
+        place,
+        "--token-file",
+        str(secret),
+        "--allow-path",
+        str(RESULTS / "live"),
+    ]
     print("$ penstock serve " + " ".join(command[4:]))
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

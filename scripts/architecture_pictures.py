@@ -201,15 +201,21 @@ def row_way() -> str:
     arrows += [between(stamped, letters), between(keyed, state, both=True)]
     up = noted.x + WIDTH / 2
     arrows += [
-        arrow([(sink.x + WIDTH / 2, sink.y), (sink.x + WIDTH / 2, noted.y + HEIGHT / 2),
-               (noted.x, noted.y + HEIGHT / 2)]),
+        arrow(
+            [(sink.x + WIDTH / 2, sink.y), (sink.x + WIDTH / 2, noted.y + HEIGHT / 2), (noted.x, noted.y + HEIGHT / 2)]
+        ),
         arrow([(up, noted.y), (up, planned.y + HEIGHT)]),
         text(up + 8, (noted.y + planned.y + HEIGHT) / 2, "then the next round", "small", "start"),
-        arrow([(parsed.x + WIDTH, parsed.y + HEIGHT / 2), (letters.x + WIDTH / 2, parsed.y + HEIGHT / 2),
-               (letters.x + WIDTH / 2, letters.y)]),
+        arrow(
+            [
+                (parsed.x + WIDTH, parsed.y + HEIGHT / 2),
+                (letters.x + WIDTH / 2, parsed.y + HEIGHT / 2),
+                (letters.x + WIDTH / 2, letters.y),
+            ]
+        ),
         text(letters.x + WIDTH / 2 + 8, parsed.y + HEIGHT / 2 + 24, "malformed", "small", "start"),
         text((stamped.x + WIDTH + letters.x) / 2, stamped.y + HEIGHT / 2 - 6, "late", "small"),
-    ]  # fmt: skip
+    ]
     heads = {0: "outside", 1: "driver", 2: "workers", 3: "files"}
     return grid("A row's way, from a source to a committed result, on Spark", heads, boxes, arrows)
 

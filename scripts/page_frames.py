@@ -23,8 +23,10 @@ from penstock.server.roles import AccessRole
 from tests.server.test_live_service import ended, started
 
 STREAM = "CREATE STREAM readings (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at;"
-QUERY = ("CREATE QUERY q{n} AS SELECT room, MAX(celsius) AS celsius FROM readings [RANGE {n} MINUTES]"
-         " WHERE celsius > {n} GROUP BY room;")  # fmt: skip
+QUERY = (
+    "CREATE QUERY q{n} AS SELECT room, MAX(celsius) AS celsius FROM readings [RANGE {n} MINUTES]"
+    " WHERE celsius > {n} GROUP BY room;"
+)
 #: Calls an action in each frame for some seconds; returns the frames a second, and the longest frame in milliseconds.
 FRAMES = """(kind) => new Promise((resolve) => {
   const plan = document.querySelector('.plan'), svg = plan.querySelector('svg');

@@ -70,10 +70,14 @@ def rows(second: int, draws: random.Random) -> tuple[list[dict[str, Any]], list[
     shops = [f"s{draws.randint(1, 3)}" for _ in range(12)]
     waves = {"s1": 100.0, "s2": 80.0, "s3": 60.0}
     orders = [
-        {"at": at, "shop": shop, "article": f"a{draws.randint(1, 9)}",
-         "amount": round(waves[shop] * (1.4 + math.sin(second / 60 + len(shop) + ord(shop[1]))) * draws.random(), 2)}
+        {
+            "at": at,
+            "shop": shop,
+            "article": f"a{draws.randint(1, 9)}",
+            "amount": round(waves[shop] * (1.4 + math.sin(second / 60 + len(shop) + ord(shop[1]))) * draws.random(), 2),
+        }
         for shop in shops[:7]
-    ]  # fmt: skip
+    ]
     return orders, [{"at": at, "shop": shop, "article": f"a{draws.randint(1, 9)}"} for shop in shops]
 
 
@@ -160,8 +164,15 @@ def pictures(page: Any, url: str) -> None:
     page.goto(f"{url}/#/")
     page.get_by_role("heading", name="CPU by query").locator("xpath=..").get_by_text("large_orders").wait_for()
     picture("narrow")
-    for name, room in (("queries", "queries"), ("query", "query/revenue"), ("editor", "editor"), ("plan", "plan"),
-                       ("streams", "streams"), ("settings", "settings"), ("commands", "commands")):  # fmt: skip
+    for name, room in (
+        ("queries", "queries"),
+        ("query", "query/revenue"),
+        ("editor", "editor"),
+        ("plan", "plan"),
+        ("streams", "streams"),
+        ("settings", "settings"),
+        ("commands", "commands"),
+    ):
         page.goto(f"{url}/#/{room}")
         page.locator("main h1").wait_for()
         picture(f"narrow-{name}")

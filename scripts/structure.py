@@ -27,8 +27,12 @@ MORE_AGGREGATES = ("STRING_AGG", "MIN_BY", "MAX_BY", "COUNT_IF", "ANY_VALUE", "C
                    "STDDEV_SAMP", "STDDEV_POP", "VAR_SAMP", "VAR_POP", "BOOL_AND", "BOOL_OR")  # fmt: skip
 #: Where an aggregate is named by rights: its own file, the oracle and the random queries. FIRST and LAST are words of
 #: ORDER BY too, which two files read and write.
-NAMES_AGGREGATES = ("penstock.expressions.aggregates", "penstock.testing", "penstock.language.grammar.queries",
-                    "penstock.algebra.nodes.first_rows")  # fmt: skip
+NAMES_AGGREGATES = (
+    "penstock.expressions.aggregates",
+    "penstock.testing",
+    "penstock.language.grammar.queries",
+    "penstock.algebra.nodes.first_rows",
+)
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
@@ -220,8 +224,11 @@ def measure() -> dict[str, object]:
     """Return all measures by name."""
     found = modules()
     graph = import_graph(found)
-    sizes = sorted((len(path.read_text(encoding="utf-8").splitlines()), module) for module, path in found.items()
-                   if module.startswith("penstock"))  # fmt: skip
+    sizes = sorted(
+        (len(path.read_text(encoding="utf-8").splitlines()), module)
+        for module, path in found.items()
+        if module.startswith("penstock")
+    )
     long = functions({module: path for module, path in found.items() if module.startswith("penstock")})
     quoted, more = "|".join(AGGREGATES), "|".join((*AGGREGATES, *MORE_AGGREGATES))
     return {

@@ -46,10 +46,13 @@ class Car:
         pos = self.place(second)
         last = second + REPORT_EVERY > self.leaves
         return {
-            "Vid": self.number, "Speed": 0 if stopped else self.speed,
+            "Vid": self.number,
+            "Speed": 0 if stopped else self.speed,
             "Lane": EXIT_LANE if last else 1 + self.number % 3,
-            "Dir": self.direction, "Seg": pos // FOOT_PER_MILE, "Pos": pos,
-        }  # fmt: skip
+            "Dir": self.direction,
+            "Seg": pos // FOOT_PER_MILE,
+            "Pos": pos,
+        }
 
 
 def expressway(minutes: int = 6, crowd: int = 54, seed: int = 1) -> dict[str, pa.Table]:

@@ -250,12 +250,18 @@ def probed(body: str, sources: Sequence[str], draw: random.Random) -> str:
     """One more condition with a subquery over some source."""
     source, where = draw.choice(list(sources)), draw.choice(_WINDOWS[:9])
     names = sorted({token for token in _TOKEN.findall(body) if _is_name(token) and len(token) < 8}) or ["a"]
-    form = draw.choice((
-        "EXISTS (SELECT 1 FROM {s} AS zz)", "NOT EXISTS (SELECT 1 FROM {s} AS zz WHERE zz.{n} = {m})",
-        "{n} IN (SELECT zz.{n} FROM {s} AS zz)", "{n} NOT IN (SELECT zz.{m} FROM {s} AS zz)",
-        "{n} > (SELECT COUNT(*) FROM {s} AS zz WHERE zz.{m} = {n})", "{n} >= ALL (SELECT zz.{m} FROM {s} AS zz)",
-        "{n} < ANY (SELECT zz.{n} FROM {s} AS zz)", "({n}, {m}) IN (SELECT zz.{n}, zz.{m} FROM {s} AS zz)",
-    )).format(s=f"{source} {where}", n=draw.choice(names), m=draw.choice(names))  # fmt: skip
+    form = draw.choice(
+        (
+            "EXISTS (SELECT 1 FROM {s} AS zz)",
+            "NOT EXISTS (SELECT 1 FROM {s} AS zz WHERE zz.{n} = {m})",
+            "{n} IN (SELECT zz.{n} FROM {s} AS zz)",
+            "{n} NOT IN (SELECT zz.{m} FROM {s} AS zz)",
+            "{n} > (SELECT COUNT(*) FROM {s} AS zz WHERE zz.{m} = {n})",
+            "{n} >= ALL (SELECT zz.{m} FROM {s} AS zz)",
+            "{n} < ANY (SELECT zz.{n} FROM {s} AS zz)",
+            "({n}, {m}) IN (SELECT zz.{n}, zz.{m} FROM {s} AS zz)",
+        )
+    ).format(s=f"{source} {where}", n=draw.choice(names), m=draw.choice(names))
     word = draw.choice(("AND", "OR"))
     if re.search(r"\bWHERE\b", body, re.IGNORECASE):
         return _replace_one(re.compile(r"\bWHERE\b", re.IGNORECASE), body, (f"WHERE {form} {word}",), draw)

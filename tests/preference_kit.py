@@ -47,9 +47,7 @@ class Seeded:
         return self._random.randrange(100) < percent
 
 
-def bound_preference(
-    seed: int, several: bool = False
-) -> tuple[PreferenceCase, BoundScript, dict[str, pa.Table]]:  # fmt: skip
+def bound_preference(seed: int, several: bool = False) -> tuple[PreferenceCase, BoundScript, dict[str, pa.Table]]:
     """Return a random case, bound, with its inputs. several: of more than two inputs."""
     made = random_preference(Seeded(seed), several)
     case = parse_case(made.case.render())

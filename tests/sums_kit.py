@@ -21,11 +21,13 @@ def bound(declared: str, texts: Mapping[str, str]) -> Sequence[Query]:
 def spread_over(values: Sequence[float | None], keys: int, pace: int) -> pa.Table:
     """Return rows (ts, k, x) with these values in turn for so many keys, of which each has one every `pace` seconds."""
     numbers = range(len(values))
-    return pa.table({
-        "ts": pa.array([i * pace // keys for i in numbers], pa.int32()),
-        "k": pa.array([i % keys for i in numbers], pa.int32()),
-        "x": pa.array(values, pa.float64()),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "ts": pa.array([i * pace // keys for i in numbers], pa.int32()),
+            "k": pa.array([i % keys for i in numbers], pa.int32()),
+            "x": pa.array(values, pa.float64()),
+        }
+    )
 
 
 def assert_as_the_oracle(

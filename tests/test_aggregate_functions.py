@@ -72,8 +72,10 @@ def inputs(seed: int, values: tuple[tuple[object, ...], ...], size: int = 45) ->
     changes = [(t, "+", row) for t, row in zip(ts, rows, strict=True)]
     changes += [(t + draw.randint(1, 9), "-", row) for t, _, row in changes if draw.random() < 0.7]
     changes.sort(key=lambda change: change[0])
-    return {"S": table(ts, None, rows), "U": table([c[0] for c in changes], [c[1] for c in changes], [
-        c[2] for c in changes])}  # fmt: skip
+    return {
+        "S": table(ts, None, rows),
+        "U": table([c[0] for c in changes], [c[1] for c in changes], [c[2] for c in changes]),
+    }
 
 
 def table(ts: list[int], ops: list[str] | None, rows: list[tuple[object, ...]]) -> pa.Table:

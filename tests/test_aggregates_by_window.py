@@ -31,12 +31,14 @@ def rows(seed: int, size: int = 80) -> pa.Table:
     draw = random.Random(seed)
     ts = sorted(draw.randint(0, 40) * 1_000_000 for _ in range(size))
     moments = pa.timestamp("us", "UTC")
-    return pa.table({
-        "ts": pa.array(ts, moments),
-        "k": pa.array([draw.choice((0, 1)) for _ in ts], pa.int32()),
-        "v": pa.array([draw.choice((0, 1, 6, -1, -(2**31), 2**31 - 1, None)) for _ in ts], pa.int32()),
-        "at": pa.array([draw.choice((None, t, t + 1, t - 1, t + 86_400_000_000)) for t in ts], moments),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "ts": pa.array(ts, moments),
+            "k": pa.array([draw.choice((0, 1)) for _ in ts], pa.int32()),
+            "v": pa.array([draw.choice((0, 1, 6, -1, -(2**31), 2**31 - 1, None)) for _ in ts], pa.int32()),
+            "at": pa.array([draw.choice((None, t, t + 1, t - 1, t + 86_400_000_000)) for t in ts], moments),
+        }
+    )
 
 
 @pytest.mark.spread(2)

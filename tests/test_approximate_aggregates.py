@@ -186,8 +186,10 @@ def test_exact_aggregates_are_replaced_where_that_is_asked_for() -> None:
     answers = [RUNS[0].answer(bound.queries, given, False, None).tables["q"] for bound in (asked, plain)]
     assert answers[0].equals(answers[1])
     assert [w.message.split(" is approximate here: ")[0] for w in asked.warnings] == [
-        "COUNT(DISTINCT)", "QUANTILE", "QUANTILE"
-    ]  # fmt: skip
+        "COUNT(DISTINCT)",
+        "QUANTILE",
+        "QUANTILE",
+    ]
     assert "HyperLogLog of 16 registers, standard error 26 %, probable" in asked.warnings[0].message
     shown, own_shown = (
         next(node.describe()["errors"] for node in operators(bound.queries[0].root) if isinstance(node, Aggregate))
@@ -278,8 +280,10 @@ def test_items_without_alias_are_named_by_their_text() -> None:
     text = f"CREATE QUERY q AS SELECT {items} FROM S [RANGE 4 SECONDS SLIDE 2 SECONDS] s;"
     (query,) = bind_script(DECLARED + text).queries
     assert query.output_names[2:] == (
-        "lower_bound(approx_quantile(x, 0.5))", "error_bound(approx_percentile(x, 0.5), 0.9)", "count(*)"
-    )  # fmt: skip
+        "lower_bound(approx_quantile(x, 0.5))",
+        "error_bound(approx_percentile(x, 0.5), 0.9)",
+        "count(*)",
+    )
 
 
 def test_percentiles_need_panes_that_stay() -> None:

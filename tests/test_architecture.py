@@ -241,6 +241,24 @@ def lines_with(pattern: re.Pattern[str], path: Path) -> Iterator[str]:
                 yield f"{path}:{number}: {line}"
 
 
+def test_what_the_formatter_may_not_touch_is_a_table() -> None:
+    """A table of one line a row would take a line for each of its cells. Never for a signature or a call."""
+    tables = (ast.Dict, ast.Set, ast.List, ast.Tuple)
+    found, others = 0, []
+    for path in SOURCES:
+        last = [n for n, line in enumerate(TEXTS[path].splitlines(), 1) if line.endswith("# fmt: skip")]
+        literals = {
+            node.end_lineno
+            for node in (ast.walk(ast.parse(TEXTS[path])) if last else ())
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            and any(isinstance(inner, tables) and len(ast.unparse(inner)) > 100 for inner in ast.walk(node))
+        }
+        found += len(last)
+        others += [f"{module_name(path)}:{n}" for n in last if n not in literals]
+    assert others == []
+    assert 0 < found < 40
+
+
 #: Folders of like things, a file each, that may be longer than others.
 REGISTRIES = {
     "algebra/nodes", "algebra/optimizer/rules", "expressions/aggregates", "language/statements",

@@ -98,8 +98,12 @@ def test_distinct_counts_deviate_as_stated() -> None:
         "k": pa.array(np.arange(count * values) * 7919),
         "x": np.zeros(count * values),
     })  # fmt: skip
-    found = answer("APPROX_COUNT_DISTINCT(k, 0.07) AS n, UPPER_BOUND(APPROX_COUNT_DISTINCT(k, 0.07)) AS u,"
-                   " LOWER_BOUND(APPROX_COUNT_DISTINCT(k, 0.07)) AS l", "s [NOW]", given)  # fmt: skip
+    found = answer(
+        "APPROX_COUNT_DISTINCT(k, 0.07) AS n, UPPER_BOUND(APPROX_COUNT_DISTINCT(k, 0.07)) AS u,"
+        " LOWER_BOUND(APPROX_COUNT_DISTINCT(k, 0.07)) AS l",
+        "s [NOW]",
+        given,
+    )
     off = np.asarray(found["n"], np.float64) / values - 1
     deviation = 1.04 / math.sqrt(256)
     assert abs(off.mean()) / (deviation / math.sqrt(count)) < 6.2

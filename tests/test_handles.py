@@ -43,9 +43,11 @@ def run_of(session: penstock.Session, error: PenstockError | None = None) -> Run
     sinks["words"].write(1, pa.table({"ts": [3], "word": pa.array([None], pa.string())}))
     sinks["words"].write(0, pa.table({"ts": [1, 2], "word": ["a", "<b>"]}))
     progress = RunProgress(
-        rows_in=3, rows_out=3, sources={"S": SourceCounts(3, late=1)},
+        rows_in=3,
+        rows_out=3,
+        sources={"S": SourceCounts(3, late=1)},
         queries={"words": QueryCounts(3, "3", "memory"), "files": QueryCounts(0, "", "out")},
-    )  # fmt: skip
+    )
     stopped: list[bool] = []
     job: Any = SimpleNamespace(
         active=True, error=error, progress=lambda: progress, stop=lambda: stopped.append(True), stopped=stopped

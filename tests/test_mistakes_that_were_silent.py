@@ -170,8 +170,9 @@ def test_a_subquery_with_two_rows_has_a_hint() -> None:
     with pytest.raises(PenstockError) as caught:
         _answer(text)
     assert (caught.value.code, caught.value.hint) == (
-        "P0612", "MAX or another aggregate makes one of them, IN (SELECT ..) takes any of them"
-    )  # fmt: skip
+        "P0612",
+        "MAX or another aggregate makes one of them, IN (SELECT ..) takes any of them",
+    )
 
 
 def test_frames_that_cannot_be_read_say_which_column() -> None:
@@ -275,9 +276,14 @@ def _run(*words: str, output: str | None = None, given: str = "") -> subprocess.
     command = [sys.executable, "-m", "penstock", *words]
     with Path(output or "/dev/null").open("w") as place:
         return subprocess.run(
-            command, stdout=place if output else subprocess.PIPE, stderr=subprocess.PIPE, text=True, input=given,
-            timeout=120, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)},
-        )  # fmt: skip
+            command,
+            stdout=place if output else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            input=given,
+            timeout=120,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)},
+        )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")

@@ -238,5 +238,6 @@ def test_many_more_changed_plain_queries(
 
 def test_statements_are_told_apart() -> None:
     assert statements("SELECT ';' AS a; -- no; statement\nSELECT `a;b` FROM t;") == [
-        "SELECT ';' AS a", "SELECT `a;b` FROM t",
-    ]  # fmt: skip
+        "SELECT ';' AS a",
+        "SELECT `a;b` FROM t",
+    ]

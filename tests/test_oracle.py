@@ -22,7 +22,7 @@ from penstock.algebra import (
     UnionAll,
     Window,
     WindowKind,
-)  # fmt: skip
+)
 from penstock.algebra.nodes.preferences import WithPreference
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Scan
@@ -40,9 +40,14 @@ S = Source("S", True, PAIR, "MEMORY", timestamp=0, domain=SECONDS)
 T = Source("T", True, PAIR, "MEMORY", timestamp=0, domain=SECONDS, slack=2)
 R = Source("R", False, Schema((Field("k", INT), Field("v", pa.string()))), "MEMORY")
 U = Source(
-    "U", False, Schema((Field("ts", INT), Field("op", pa.string()), Field("k", INT))), "MEMORY",
-    timestamp=0, domain=SECONDS, operation=1,
-)  # fmt: skip
+    "U",
+    False,
+    Schema((Field("ts", INT), Field("op", pa.string()), Field("k", INT))),
+    "MEMORY",
+    timestamp=0,
+    domain=SECONDS,
+    operation=1,
+)
 A = Column(INT, 0, "a")
 
 
@@ -98,8 +103,12 @@ def test_a_window_shorter_than_its_slide_leaves_gaps() -> None:
 
 def test_align_moves_the_boundaries() -> None:
     assert answer(over(5, 5, align=2), S=pairs((1, 10), (3, 20), (12, 0))) == [
-        "2 + 10", "7 - 10", "7 + 20", "12 - 20", "12 + 0"
-    ]  # fmt: skip
+        "2 + 10",
+        "7 - 10",
+        "7 + 20",
+        "12 - 20",
+        "12 + 0",
+    ]
 
 
 def test_equal_tuples_that_leave_and_enter_cancel() -> None:
@@ -131,8 +140,12 @@ def test_the_ungrouped_aggregate_has_its_row_from_the_first_instant() -> None:
 
 def test_groups_appear_and_disappear_and_null_is_one_of_them() -> None:
     assert answer(count(over(2), 0), S=pairs((1, None), (1, None), (2, 3), (3, 3))) == [
-        "1 + None 2", "2 + 3 1", "3 - None 2", "3 - 3 1", "3 + 3 2"
-    ]  # fmt: skip
+        "1 + None 2",
+        "2 + 3 1",
+        "3 - None 2",
+        "3 - 3 1",
+        "3 + 3 2",
+    ]
 
 
 def test_null_keys_never_join() -> None:

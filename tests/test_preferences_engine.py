@@ -40,9 +40,16 @@ CREATE SUMMARY b_keys ON B (k) WITH GRANULARITY 5 SECONDS AND COLLAPSE (2, 2) US
 
 
 def answer(
-    query: str, seed: int = 0, cut: int | None = None, shards: int = 1, reload: bool = False, summaries: str = "",
-    before: str = "", drain: bool = True, rows: int = 60,
-) -> pa.Table:  # fmt: skip
+    query: str,
+    seed: int = 0,
+    cut: int | None = None,
+    shards: int = 1,
+    reload: bool = False,
+    summaries: str = "",
+    before: str = "",
+    drain: bool = True,
+    rows: int = 60,
+) -> pa.Table:
     """Return the answer in one order: rows of an instant have none."""
     table = run(query, seed, cut, shards, reload, summaries, before, drain, rows).tables["q"]
     return table.sort_by([(name, "ascending") for name in table.schema.names]).combine_chunks()
@@ -60,18 +67,28 @@ def bound_case(query: str, seed: int, summaries: str, before: str, rows: int) ->
         return "\n".join(made)
 
     text = CASE.format(
-        query=query, summaries=summaries, before=before, a=lines(lambda: rng.randrange(40)),
+        query=query,
+        summaries=summaries,
+        before=before,
+        a=lines(lambda: rng.randrange(40)),
         b=lines(lambda: rng.choice(["1.5", "2.0", "-1.0", "NULL", "0.25"])),
-    )  # fmt: skip
+    )
     case = parse_case(text)
     bound = bind_script(case.script)
     return bound.queries[0], dict(case_inputs(case, bound))
 
 
 def run(
-    query: str, seed: int = 0, cut: int | None = None, shards: int = 1, reload: bool = False, summaries: str = "",
-    before: str = "", drain: bool = True, rows: int = 60,
-) -> LocalResult:  # fmt: skip
+    query: str,
+    seed: int = 0,
+    cut: int | None = None,
+    shards: int = 1,
+    reload: bool = False,
+    summaries: str = "",
+    before: str = "",
+    drain: bool = True,
+    rows: int = 60,
+) -> LocalResult:
     bound, inputs = bound_case(query, seed, summaries, before, rows)
     return run_local([bound], inputs, shards, drain, cut, reload=reload)
 

@@ -57,9 +57,11 @@ def assert_told(told: PreferenceMetrics | None, shards: list[Simulation]) -> Non
     apart = [ticks for one in figures for ticks in one.apart]
     assert told.age_difference == (sum(apart) / len(apart) if apart else None)
     for promising, share, value in (
-        (True, Fraction(1, 2), told.promising_delay), (True, Fraction(19, 20), told.promising_delay_high),
-        (False, Fraction(1, 2), told.other_delay), (False, Fraction(19, 20), told.other_delay_high),
-    ):  # fmt: skip
+        (True, Fraction(1, 2), told.promising_delay),
+        (True, Fraction(19, 20), told.promising_delay_high),
+        (False, Fraction(1, 2), told.other_delay),
+        (False, Fraction(19, 20), told.other_delay_high),
+    ):
         wanted = exact_quantile([ticks for kind, ticks in delays if kind is promising], share)
         assert value == (None if wanted is None else pytest.approx(wanted, rel=ACCURACY))
 

@@ -67,7 +67,7 @@ def worlds(draw: st.DrawFn, flavour: Flavour) -> tuple[RandomCase, CaseRun, bool
     thresholds = choices.integer(0, 1000) if choices.chance(50) else None
     run = CaseRun(
         choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20), guesses, strategy, thresholds
-    )  # fmt: skip
+    )
     return case, run, choices.chance(50)
 
 

@@ -97,8 +97,12 @@ def test_local_is_oracle() -> None:
 def test_estimates_through_non_retroactive_relations() -> None:
     """A row that an element finds is kept with the element, so the rows of one element are one cluster."""
     relation = "CREATE NON RETROACTIVE RELATION n (ts INT, k INT, y INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
-    updates = pa.table({name: pa.array(v, pa.int32()) for name, v in
-                        {"ts": [-9, 0, 0, 4, 20], "k": [1, 1, 2, 3, None], "y": [7, 8, 9, 1, 2]}.items()})  # fmt: skip
+    updates = pa.table(
+        {
+            name: pa.array(v, pa.int32())
+            for name, v in {"ts": [-9, 0, 0, 4, 20], "k": [1, 1, 2, 3, None], "y": [7, 8, 9, 1, 2]}.items()
+        }
+    )
     told = 0
     for seed in range(12):
         draw = random.Random(seed)

@@ -134,14 +134,19 @@ def worlds(draw: random.Random) -> dict[str, pa.Table]:
     n, m, r = draw.randint(1, 14), draw.randint(0, 10), draw.randint(0, 4)
     small = (0, 1, 2, 3, None)
     return {
-        "S": pa.table({
-            "ts": stamps(n), "k": values(n, pa.int32(), *small), "a": values(n, pa.int32(), *small),
-            "s": values(n, pa.string(), "a", "b", "", None), "d": values(n, pa.float64(), 0.5, 1.25, None),
-            "m": values(n, pa.decimal128(6, 2), Decimal("1.25"), Decimal("-3.10"), None),
-        }),
+        "S": pa.table(
+            {
+                "ts": stamps(n),
+                "k": values(n, pa.int32(), *small),
+                "a": values(n, pa.int32(), *small),
+                "s": values(n, pa.string(), "a", "b", "", None),
+                "d": values(n, pa.float64(), 0.5, 1.25, None),
+                "m": values(n, pa.decimal128(6, 2), Decimal("1.25"), Decimal("-3.10"), None),
+            }
+        ),
         "T": pa.table({"ts": stamps(m), "k": values(m, pa.int32(), *small), "b": values(m, pa.int32(), *small)}),
         "R": pa.table({"k": values(r, pa.int32(), *small), "name": values(r, pa.string(), "x", "y", None)}),
-    }  # fmt: skip
+    }
 
 
 def filled(shape: str, windows: dict[str, str], tau: int | None) -> str:

@@ -103,11 +103,15 @@ def samples(grown: str = "", life: int = 600) -> list[watch.Sample]:
 
     return [
         watch.Sample(
-            float(at), at // life, {p: memory(at % life, p) for p in watch.PARTS},
-            (10 + (at // 10 if grown == "state" else 0)) * 2**20, 5, 9,
+            float(at),
+            at // life,
+            {p: memory(at % life, p) for p in watch.PARTS},
+            (10 + (at // 10 if grown == "state" else 0)) * 2**20,
+            5,
+            9,
         )
         for at in range(0, 600, 2)
-    ]  # fmt: skip
+    ]
 
 
 def test_growth_is_told_and_warming_is_not() -> None:

@@ -42,11 +42,13 @@ class WindowMaker(TemporalMaker):
         length, slide = self.choices.integer(1, 9), self.choices.integer(1, 4)
         return self.choices.pick(
             (
-                f"[RANGE {length} SECOND]", "[NOW]", "[RANGE 3 SECOND WHERE v > 0]",
+                f"[RANGE {length} SECOND]",
+                "[NOW]",
+                "[RANGE 3 SECOND WHERE v > 0]",
                 f"[RANGE {length} SECOND SLIDE {slide} SECOND]",
                 f"[RANGE {length} SECOND SLIDE {slide} SECOND ALIGN TO {self.choices.integer(0, 2)}]",
             )
-        )  # fmt: skip
+        )
 
     def valid_clause(self) -> str:
         return f"VALID FOR {self.choices.integer(1, 4)} SECOND"

@@ -143,7 +143,7 @@ def rows_of(groups: int, ticks: int, per_tick: int) -> Groups:
 
 def groups_told(
     groups: int, ticks: int, per_tick: int, window: int, at: int, clause: str, bounds: bool = False
-) -> Told:  # fmt: skip
+) -> Told:
     """Let groups of rows meet, one by one, a processor that has no time for all of them; return what is told of each
     at a tick after its beginning."""
     table, off, _, x = rows_of(groups, ticks, per_tick)
@@ -172,9 +172,15 @@ def groups_told(
 
 def simulated(made: Groups, units: int, at: int) -> Told:
     """Return the same of `BUDGET units PER SECOND` by the definition, for all groups together, where nothing ends."""
-    drawn = draws(0, "/preference/q/0", made.table["ts"].to_numpy(), [
-        *(column.combine_chunks() for column in made.table.columns), pa.array(np.full(len(made.table), -1)),
-    ])  # fmt: skip
+    drawn = draws(
+        0,
+        "/preference/q/0",
+        made.table["ts"].to_numpy(),
+        [
+            *(column.combine_chunks() for column in made.table.columns),
+            pa.array(np.full(len(made.table), -1)),
+        ],
+    )
     uniform = ((drawn >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     key = -np.log(uniform).reshape(made.weight.shape) / made.weight
     done = np.zeros(key.shape, np.bool_)

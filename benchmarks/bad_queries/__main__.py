@@ -293,15 +293,20 @@ class Server:
         early = [delay for posted, delay, _ in watch.delays if posted < registered - 1]
         meanwhile = [what for what in timed.seconds if what in before.seconds]
         figure |= {
-            "posted": poster.rows, "refused": poster.refused, "held": round(dropped - registered, 1),
-            "create": timed.most("CREATE of it"), "drop": timed.most("DROP of it"),
+            "posted": poster.rows,
+            "refused": poster.refused,
+            "held": round(dropped - registered, 1),
+            "create": timed.most("CREATE of it"),
+            "drop": timed.most("DROP of it"),
             "commands": {what: [round(median(timed.seconds[what]), 2), timed.most(what)] for what in meanwhile},
             "commands_before": {w: [round(median(t), 2), max(t)] for w, t in before.seconds.items()},
             "latency": [round(median(late), 2), round(max(late), 2)] if late else None,
             "latency_before": [round(median(early), 2), round(max(early), 2)] if early else None,
-            "caught_up": round(end - dropped, 1) if caught_up else None, "errors": timed.errors,
-            "memory_mb": [rest[0] >> 20, watch.memory >> 20], "disk_mb": [rest[1] >> 20, watch.disk >> 20],
-        }  # fmt: skip
+            "caught_up": round(end - dropped, 1) if caught_up else None,
+            "errors": timed.errors,
+            "memory_mb": [rest[0] >> 20, watch.memory >> 20],
+            "disk_mb": [rest[1] >> 20, watch.disk >> 20],
+        }
         if (seconds := timed.most("the SELECT")) is not None:
             figure["select"] = seconds
         return figure

@@ -107,7 +107,8 @@ KINDS: Mapping[str, Kind] = {
     "join by one key at one instant": Kind(_PAIRS + " WHERE a.c = b.c", at_once),
     "join by OR": Kind(_PAIRS + " WHERE a.k = b.k OR a.c = b.c", spread, may_go_on=True),
     "join by one key, counted": Kind(
-        "AS SELECT COUNT(*) AS pairs FROM bad [RANGE 1 DAY] AS a, bad [RANGE 1 DAY] AS b WHERE a.c = b.c", spread,
+        "AS SELECT COUNT(*) AS pairs FROM bad [RANGE 1 DAY] AS a, bad [RANGE 1 DAY] AS b WHERE a.c = b.c",
+        spread,
         may_go_on=True,
     ),
     "ARRAY_AGG without bound": Kind("AS SELECT ARRAY_AGG(n) AS everything FROM bad", spread, may_go_on=True),
@@ -125,16 +126,22 @@ KINDS: Mapping[str, Kind] = {
     "an exception where it advances": Kind(f"AS SELECT SUM(calm(n)) AS x FROM bad [ROWS {AT_ADVANCE}]", steady),
     "an exception where state is written": Kind(f"AS SELECT SUM(calm(n)) AS x FROM bad [ROWS {AT_WRITING}]", steady),
     "a SELECT that joins all": Kind(
-        "", spread, _KEPT,
+        "",
+        spread,
+        _KEPT,
         "SELECT a.n, b.n AS m FROM bad [RANGE 1 DAY] AS a, bad [RANGE 1 DAY] AS b WHERE a.n + b.n >= 0",
     ),
     "rows of 1,000 columns": Kind(
-        "AS SELECT * FROM bad WHERE c0 >= 0", wide,
+        "AS SELECT * FROM bad WHERE c0 >= 0",
+        wide,
         f"CREATE STREAM bad ({', '.join(f'c{i} BIGINT' for i in range(WIDE))}, at BIGINT) FROM HTTP ()"
-        " TIMESTAMP BY at UNIT MICROSECOND", may_go_on=True,
+        " TIMESTAMP BY at UNIT MICROSECOND",
+        may_go_on=True,
     ),
     "texts of a megabyte": Kind(
-        "AS SELECT text, COUNT(*) AS c FROM bad [RANGE 10 SECONDS] GROUP BY text", long_texts,
-        "CREATE STREAM bad (text STRING, at BIGINT) FROM HTTP () TIMESTAMP BY at UNIT MICROSECOND", may_go_on=True,
+        "AS SELECT text, COUNT(*) AS c FROM bad [RANGE 10 SECONDS] GROUP BY text",
+        long_texts,
+        "CREATE STREAM bad (text STRING, at BIGINT) FROM HTTP () TIMESTAMP BY at UNIT MICROSECOND",
+        may_go_on=True,
     ),
-}  # fmt: skip
+}

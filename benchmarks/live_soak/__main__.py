@@ -26,9 +26,13 @@ def main() -> None:
     options = parser.parse_args()
     given = SoakOptions.of(options)
     settings = Settings(
-        60 * given.minutes, given.rate, given.seed, given.kills_every, pause=options.pause,
+        60 * given.minutes,
+        given.rate,
+        given.seed,
+        given.kills_every,
+        pause=options.pause,
         in_process=options.in_process,
-    )  # fmt: skip
+    )
     print(f"soak of a server: {given.minutes:g} minutes, {given.rate} rows a second, seed {given.seed}", flush=True)
     end_with_what_was_started()
     folder = Path(tempfile.mkdtemp(prefix="live-soak-"))

@@ -24,9 +24,20 @@ _MOST, PAUSE = 12, 1.5
 #: Seconds in which everything that was posted must have been answered at the end.
 _DRAIN = 240.0
 _SAMPLE_SECONDS = 2.0
-ACTIONS = ("register",) * 6 + ("replace",) * 2 + ("pause",) * 3 + ("resume",) * 4 + (
-    "drop", "drop", "rename", "select", "select", "error",
-)  # fmt: skip
+ACTIONS = (
+    ("register",) * 6
+    + ("replace",) * 2
+    + ("pause",) * 3
+    + ("resume",) * 4
+    + (
+        "drop",
+        "drop",
+        "rename",
+        "select",
+        "select",
+        "error",
+    )
+)
 #: What the mistake in a script is refused with: a column that is not there.
 _UNKNOWN = "P0202"
 #: What a command may be refused with: the query cannot do that, or the past that it needs is not kept.
@@ -76,9 +87,13 @@ class Course:
         options = ("trigger=200 ms", "spark.driver.memory=768m", "shards=2")
         self._served = Served(folder, () if settings.in_process else options, in_process=settings.in_process)
         self._killer = Killer(
-            self._served, settings.seed + 1, settings.kills_every, settings.seconds, settings.kills,
+            self._served,
+            settings.seed + 1,
+            settings.kills_every,
+            settings.seconds,
+            settings.kills,
             workers=not settings.in_process,
-        )  # fmt: skip
+        )
         self._lives: dict[str, Life] = {}
         self._subscribers: dict[int, Subscriber] = {}
         self._feed: Feed | None = None

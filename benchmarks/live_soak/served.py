@@ -46,9 +46,13 @@ class Served:
     """
 
     def __init__(
-        self, folder: Path, settings: tuple[str, ...] = (), program: tuple[str, ...] = ("-m", "penstock"),
-        in_process: bool = False, options: tuple[str, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        settings: tuple[str, ...] = (),
+        program: tuple[str, ...] = ("-m", "penstock"),
+        in_process: bool = False,
+        options: tuple[str, ...] = (),
+    ) -> None:
         self._folder = folder
         self._program = program
         self._settings = settings
@@ -82,9 +86,15 @@ class Served:
         command += self._options
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": paths}, start_new_session=True,
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self._folder,
+                env={**os.environ, "PYTHONPATH": paths},
+                start_new_session=True,
+            )
         self.starts += 1
         timer = threading.Timer(_START, self._process.kill)
         timer.start()

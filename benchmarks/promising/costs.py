@@ -18,8 +18,9 @@ from penstock.physical.synopses.summaries.prediction import predicted_bytes
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary
 
 METHODS: dict[str, Callable[[], SlotCounts]] = {
-    "COUNTSKETCH": lambda: SketchCounts(CountSketchShape()), "EXACT": ExactCounts,
-}  # fmt: skip
+    "COUNTSKETCH": lambda: SketchCounts(CountSketchShape()),
+    "EXACT": ExactCounts,
+}
 REPEATS = 5
 
 

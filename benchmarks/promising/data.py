@@ -32,13 +32,15 @@ def retail(store: int, rows: int, seed: int, mean: float = 100.0, drift: bool = 
     shared = np.random.default_rng([seed, 2005])
     items = shared.permutation(ITEMS)[ranks]
     prices = np.exp(shared.normal(2.0, 0.8, ITEMS))
-    return pa.table({
-        "StoreID": np.full(rows, store, np.int32),
-        "TransactionID": np.arange(rows, dtype=np.int64),
-        "ts": ts,
-        "ItemID": items.astype(np.int32),
-        "Price": np.round(prices[items], 2),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "StoreID": np.full(rows, store, np.int32),
+            "TransactionID": np.arange(rows, dtype=np.int64),
+            "ts": ts,
+            "ItemID": items.astype(np.int32),
+            "Price": np.round(prices[items], 2),
+        }
+    )
 
 
 def selectivity(ids: np.ndarray, others: np.ndarray) -> float:

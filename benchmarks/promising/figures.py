@@ -97,8 +97,14 @@ def joins(setting: Setting) -> Iterator[Panel]:
     faithful = (*three, queue.DESC, queue.WEIGHTED)
     yield _panel(setting, "13a", "output, % of the exact", (*three, queue.WEIGHTED), _share)
     yield _panel(setting, "13b", "Hist-MSE, millionths", faithful, lambda o, *_: o.histogram_error)
-    yield _panel(setting, "13b drift", "Hist-MSE, millionths, the ranking drifts", faithful,
-                 lambda o, *_: o.histogram_error, drift=True)  # fmt: skip
+    yield _panel(
+        setting,
+        "13b drift",
+        "Hist-MSE, millionths, the ranking drifts",
+        faithful,
+        lambda o, *_: o.histogram_error,
+        drift=True,
+    )
     yield _panel(setting, "delay", "mean delay of results, s", faithful, lambda o, *_: o.delay / 1000)
     rare = (*three, queue.DESC, queue.ASC)
     yield _panel(setting, "14a", "output, % of the exact", rare, _share)
@@ -193,8 +199,10 @@ def structural(setting: Setting) -> tuple[list[Panel], dict[str, structures.Cost
 
     def at(mean: float, window: int) -> dict[str, structures.Cost]:
         rows = int(1.2 * window * 1000 / mean) + 2_000
-        one, two = (queue.side(t["ts"].to_numpy(), t["ItemID"].to_numpy())
-                    for t in (retail(store, rows, 9, mean) for store in (1, 2)))  # fmt: skip
+        one, two = (
+            queue.side(t["ts"].to_numpy(), t["ItemID"].to_numpy())
+            for t in (retail(store, rows, 9, mean) for store in (1, 2))
+        )
         return structures.costs(one, two, window * 1000)
 
     costs = at(100.0, 60)
@@ -208,11 +216,16 @@ def structural(setting: Setting) -> tuple[list[Panel], dict[str, structures.Cost
             by_window[name].append(cost.outputs(FAST))
     rates = {name: [cost.outputs(ns) for ns in RATES] for name, cost in costs.items()}
     return [
-        Panel("9c", "N_o/p by equation 1", "structure T", (1, 2, 3, 4), {"at 2 µs here": here,
-              "at 100 ms, walking as slow as in the paper": implied}),
+        Panel(
+            "9c",
+            "N_o/p by equation 1",
+            "structure T",
+            (1, 2, 3, 4),
+            {"at 2 µs here": here, "at 100 ms, walking as slow as in the paper": implied},
+        ),
         Panel("10a", "N_o/p", "interarrival time, ns", RATES, rates),
         Panel("10b", "N_o/p at 2 µs", "window, s", tuple(map(float, setting.windows)), by_window),
-    ], costs  # fmt: skip
+    ], costs
 
 
 def quick(setting: Setting) -> Setting:

@@ -23,9 +23,13 @@ from penstock.physical.synopses.summaries.zone_kernel import granularity_of
 #: the oldest partner is met first, as in a hash chain to which tuples are appended.
 SIMPLE, ARRIVAL, DESC, ASC, WEIGHTED, OLDEST = range(6)
 NAMES = {
-    SIMPLE: "SIMPLE-SHJ", OLDEST: "SIMPLE-SHJ, oldest first", ARRIVAL: "arrival order, deferred",
-    DESC: "PT DESC", ASC: "PT ASC", WEIGHTED: "PT WEIGHTED",
-}  # fmt: skip
+    SIMPLE: "SIMPLE-SHJ",
+    OLDEST: "SIMPLE-SHJ, oldest first",
+    ARRIVAL: "arrival order, deferred",
+    DESC: "PT DESC",
+    ASC: "PT ASC",
+    WEIGHTED: "PT WEIGHTED",
+}
 #: Lives of elements without a window.
 FOREVER = 2**60
 
@@ -149,17 +153,45 @@ def _count_pairs(ts, items, other_ts, starts, places, partners, window, made):  
 
 
 def run(
-    one: Side, two: Side, made: Entries, order: int, levels: SummaryLevels, fade: float,
-    window: int, units: int, per: int,
-) -> Outcome:  # fmt: skip
+    one: Side,
+    two: Side,
+    made: Entries,
+    order: int,
+    levels: SummaryLevels,
+    fade: float,
+    window: int,
+    units: int,
+    per: int,
+) -> Outcome:
     """Simulate a query with `units` per `per` milliseconds, until the last element has come."""
     pairs = np.zeros(ITEMS, np.int64)
     sums = np.zeros(3, np.float64)
     _simulate(
-        one.ts, one.items, one.starts, one.places, two.ts, two.items, two.starts, two.places,
-        made.x, made.side, made.low, made.high, made.first, made.stretch, made.estimate, made.race,
-        order, levels.parameters(), fade, window, units, per, pairs, sums,
-    )  # fmt: skip
+        one.ts,
+        one.items,
+        one.starts,
+        one.places,
+        two.ts,
+        two.items,
+        two.starts,
+        two.places,
+        made.x,
+        made.side,
+        made.low,
+        made.high,
+        made.first,
+        made.stretch,
+        made.estimate,
+        made.race,
+        order,
+        levels.parameters(),
+        fade,
+        window,
+        units,
+        per,
+        pairs,
+        sums,
+    )
     total = max(1, int(pairs.sum()))
     return Outcome(pairs, exact_pairs(one, two, window), sums[0] / total, sums[1] / total, int(sums[2]), len(made.x))
 
@@ -246,7 +278,7 @@ def _candidate(e, start, own, first, low, high):  # type: ignore[no-untyped-def]
 @loop
 def _ended(
     e, now, window, cursor, x, side, low, high, first, items1, ts1, starts1, places1, items2, ts2, starts2, places2
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # type: ignore[no-untyped-def]
     """Return whether an entry has nothing left that is alive, though it had."""
     if side[e] == 0:
         mine, item = ts1[x[e]], items1[x[e]]
@@ -264,10 +296,31 @@ def _ended(
 
 @loop
 def _simulate(
-    ts1, items1, starts1, places1, ts2, items2, starts2, places2,
-    x, side, low, high, first, stretch, estimate, race,
-    order, parameters, fade, window, units, per, pairs, sums,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    ts1,
+    items1,
+    starts1,
+    places1,
+    ts2,
+    items2,
+    starts2,
+    places2,
+    x,
+    side,
+    low,
+    high,
+    first,
+    stretch,
+    estimate,
+    race,
+    order,
+    parameters,
+    fade,
+    window,
+    units,
+    per,
+    pairs,
+    sums,
+):  # type: ignore[no-untyped-def]
     count = x.shape[0]
     keys = np.zeros(count)
     cursor = np.full(count, -2, np.int64)  # -2: not looked up
@@ -283,9 +336,24 @@ def _simulate(
             now = stretch_now
             _anew(heap, size, keys, order, estimate, low, race, stretch, now, parameters, fade)
         while size and _ended(
-            heap[0], tick, window, cursor, x, side, low, high, first,
-            items1, ts1, starts1, places1, items2, ts2, starts2, places2,
-        ):  # fmt: skip
+            heap[0],
+            tick,
+            window,
+            cursor,
+            x,
+            side,
+            low,
+            high,
+            first,
+            items1,
+            ts1,
+            starts1,
+            places1,
+            items2,
+            ts2,
+            starts2,
+            places2,
+        ):
             size -= 1
             heap[0] = heap[size]
             if size:

@@ -46,10 +46,17 @@ def ranges(count: int, popularity: np.ndarray, seed: int) -> Ranges:
 
 
 def emitted(
-    stream: queue.Side, predicates: Ranges, order: int, levels: SummaryLevels, window: int,
-    units: float, seed: int, worth: np.ndarray | None = None, summarising: float = SUMMARISING,
+    stream: queue.Side,
+    predicates: Ranges,
+    order: int,
+    levels: SummaryLevels,
+    window: int,
+    units: float,
+    seed: int,
+    worth: np.ndarray | None = None,
+    summarising: float = SUMMARISING,
     race_of: np.ndarray | None = None,
-) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return for each query (elements that pass, when each is emitted or -1).
 
     Args:
@@ -79,7 +86,7 @@ def emitted(
             keys = {
                 queue.DESC: -weights[passed],
                 queue.WEIGHTED: np.where(weights[passed] > 0, race / weights[passed], np.inf),
-            }.get(order, np.zeros(len(passed)))  # fmt: skip
+            }.get(order, np.zeros(len(passed)))
         times = np.full(len(passed), -1, np.int64)
         _examine(stream.ts, passed, keys, order == queue.SIMPLE, window, queries / units, times)
         made.append((passed, times))

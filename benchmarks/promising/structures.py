@@ -95,13 +95,24 @@ def _linked(name: str, items: np.ndarray, ts: np.ndarray, probes: np.ndarray) ->
         totals[:] = 0
         if name == "T1":
             everything = np.zeros(len(probes), np.int64)
-            _walk(items, links, tips, buckets, asked, probes, np.arange(len(probes)), everything,
-                  everything + len(items), totals)  # fmt: skip
+            _walk(
+                items,
+                links,
+                tips,
+                buckets,
+                asked,
+                probes,
+                np.arange(len(probes)),
+                everything,
+                everything + len(items),
+                totals,
+            )
             return
         found = kept[0].process(now, asked, ~no, no)
         order = np.lexsort((-found.estimate, found.event))
-        _walk(items, links, tips, buckets, asked, probes, found.event[order], found.low[order],
-              found.high[order], totals)  # fmt: skip
+        _walk(
+            items, links, tips, buckets, asked, probes, found.event[order], found.low[order], found.high[order], totals
+        )
 
     probe()
     probing = _best(probe)

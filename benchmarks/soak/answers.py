@@ -44,9 +44,14 @@ def expected(records: Records) -> dict[str, pa.Table]:
     chosen = records.kind == GOOD
     keys = pa.array([f"k{key}" for key in range(int(records.key.max()) + 1)])
     good = pa.table(
-        {"n": records.number[chosen], "k": keys.take(pa.array(records.key[chosen])), "u": records.user[chosen],
-         "x": records.x[chosen], "t": records.at[chosen]}
-    )  # fmt: skip
+        {
+            "n": records.number[chosen],
+            "k": keys.take(pa.array(records.key[chosen])),
+            "u": records.user[chosen],
+            "x": records.x[chosen],
+            "t": records.at[chosen],
+        }
+    )
     database = duckdb.connect()
     database.register("good", good)
     return {name: database.sql(text).to_arrow_table() for name, text in EXPECTED.items()}

@@ -171,9 +171,14 @@ class Course:
         paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         with log.open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._folder,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                start_new_session=True,
+            )
 
     def _end(self) -> None:
         """The producer comes to its end, the run reads all there is, and is stopped as people stop it."""
@@ -268,10 +273,14 @@ class Course:
                 memory = {**watch.memory(processes, self._run.pid), "heap": watch.heap(self._folder)}
                 self.report.samples.append(
                     watch.Sample(
-                        self._now, self.report.starts, memory, last["state_bytes"],
-                        last["state_rows"], watch.files_below(self._checkpoint),
+                        self._now,
+                        self.report.starts,
+                        memory,
+                        last["state_bytes"],
+                        last["state_rows"],
+                        watch.files_below(self._checkpoint),
                     )
-                )  # fmt: skip
+                )
 
     def _broker_processes(self) -> list[Any]:
         return tree(self._broker.pid) if self._broker.pid is not None else []

@@ -34,10 +34,15 @@ class Sender:
         self._waiting: deque[list[bool]] = deque()
         self.count = 0
         config: dict[str, Any] = {
-            "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 0,
-            "reconnect.backoff.max.ms": 1_000, "partitioner": "consistent", "log_level": 0,
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "message.timeout.ms": 0,
+            "reconnect.backoff.max.ms": 1_000,
+            "partitioner": "consistent",
+            "log_level": 0,
             "error_cb": lambda _error: None,
-        }  # fmt: skip
+        }
         self._producer = Producer(config)
 
     @property

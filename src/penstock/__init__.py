@@ -15,9 +15,12 @@ __version__ = "0.1.0"
 __all__ = ["PenstockError", "Session", "Settings", "aggregate", "function"]
 
 _PLACES = {
-    "PenstockError": "penstock.errors", "Session": "penstock.session", "Settings": "penstock.settings",
-    "aggregate": "penstock.expressions.user", "function": "penstock.expressions.user",
-}  # fmt: skip
+    "PenstockError": "penstock.errors",
+    "Session": "penstock.session",
+    "Settings": "penstock.settings",
+    "aggregate": "penstock.expressions.user",
+    "function": "penstock.expressions.user",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -357,9 +357,11 @@ def as_known(error: Exception, what: str) -> PenstockError:
         return first_error(error)
     reference = log_internal(error, what)
     return PenstockError(
-        "P0601", f"{what}: {_in_short(error)} (reference {reference})", cause=error,
+        "P0601",
+        f"{what}: {_in_short(error)} (reference {reference})",
+        cause=error,
         hint=f"this is an internal error; the log of the server has more of it under {reference}",
-    )  # fmt: skip
+    )
 
 
 def log_internal(error: Exception, what: str) -> str:

@@ -215,9 +215,12 @@ class Run:
     """
 
     def __init__(
-        self, job: SparkRun, queries: Sequence[Query], sinks: Mapping[str, Any],
+        self,
+        job: SparkRun,
+        queries: Sequence[Query],
+        sinks: Mapping[str, Any],
         change: Callable[[SparkRun, str, bool, bool, Starts], Sequence[Query]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._job = job
         self._change = change
         self._set_queries(queries, sinks)
@@ -269,9 +272,10 @@ class Run:
             if declared.name.lower() == query.lower():
                 place = self.progress().queries[declared.name].place
                 raise PenstockError(
-                    "P0201", f"the result of {declared.name} is not in memory: it is in {place}",
+                    "P0201",
+                    f"the result of {declared.name} is not in memory: it is in {place}",
                     hint="CREATE QUERY name INTO MEMORY () AS ... keeps it there",
-                )  # fmt: skip
+                )
         names = [declared.name for declared in self._queries]
         raise PenstockError("P0201", f"the run has no query {query}", hint=nearest(query, names))
 
@@ -289,9 +293,16 @@ class Run:
             result.show(rows)
 
     def watch(
-        self, query: str | None = None, *, seconds: float | None = None, every: float = 0.5, rows: int = ROWS,
-        value: str | None = None, by: str | None = None, display: Display | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        query: str | None = None,
+        *,
+        seconds: float | None = None,
+        every: float = 0.5,
+        rows: int = ROWS,
+        value: str | None = None,
+        by: str | None = None,
+        display: Display | None = None,
+    ) -> None:
         """Show the result of a query INTO MEMORY in a notebook as it grows: the content of a relation, the newest rows
         of a stream, and a chart. Elsewhere lines are printed. The run goes on when the cell is interrupted.
 
@@ -480,6 +491,7 @@ def _start(point: StartPoint, query: Query) -> Start:
         return Start(StartMode.WARM, wait=True)
     instant_type = "a datetime" if calendar else "an integer"
     raise PenstockError(
-        "P0104", f"query {query.name} cannot start at {point!r}",
+        "P0104",
+        f"query {query.name} cannot start at {point!r}",
         hint=f'give "NOW", "WARM", "WARM WAIT", "BEGINNING", or {instant_type} for the instant',
-    )  # fmt: skip
+    )

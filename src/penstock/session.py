@@ -105,9 +105,11 @@ class Session:
         catalog = self.catalog
         streams = sum(source.is_stream for source in catalog.sources.values())
         counts = {
-            "stream": streams, "relation": len(catalog.sources) - streams, "view": len(catalog.views),
+            "stream": streams,
+            "relation": len(catalog.sources) - streams,
+            "view": len(catalog.views),
             "query": len(catalog.queries),
-        }  # fmt: skip
+        }
         plurals = {"query": "queries"}
         counts_shown = (f"{n} {word if n == 1 else plurals.get(word, word + 's')}" for word, n in counts.items() if n)
         return f"Session({', '.join(counts_shown) or 'nothing declared'})"
@@ -166,9 +168,14 @@ class Session:
         return bound
 
     def stream(
-        self, name: str, df: Any, timestamp: str, unit: str = "SECOND", order_within: str | None = None,
+        self,
+        name: str,
+        df: Any,
+        timestamp: str,
+        unit: str = "SECOND",
+        order_within: str | None = None,
         advance_at_most: str | None = None,
-    ) -> SourceHandle:  # fmt: skip
+    ) -> SourceHandle:
         """Declare a DataFrame (of Spark, streaming or static, of pandas or Polars) or an Arrow table as a stream.
 
         Args:
@@ -185,9 +192,14 @@ class Session:
         return self._declare(replace(source, ahead=ticks_of(advance_at_most, "advance_at_most", domain)), df)
 
     def relation(
-        self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND",
+        self,
+        name: str,
+        df: Any,
+        timestamp: str | None = None,
+        operation: str | None = None,
+        unit: str = "SECOND",
         primary_key: Sequence[str] = (),
-    ) -> SourceHandle:  # fmt: skip
+    ) -> SourceHandle:
         """Declare a static DataFrame (of Spark, pandas or Polars) or an Arrow table as a relation, or with `timestamp`
         any DataFrame as its updates.
 
@@ -212,9 +224,12 @@ class Session:
         return self._declare(source, df)
 
     def function(
-        self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None,
-        name: str | None = None, volatile: bool = False,
-    ) -> Callable[[Callable[..., Any]], UserFunction]:  # fmt: skip
+        self,
+        returns: str | pa.DataType,
+        parameters: Sequence[str | pa.DataType] | None = None,
+        name: str | None = None,
+        volatile: bool = False,
+    ) -> Callable[[Callable[..., Any]], UserFunction]:
         """Decorate a Python function of Arrow arrays as a function of this session's scripts, as `penstock.function`
         does for all sessions."""
         return_type(returns, "session.function")
@@ -278,9 +293,10 @@ class Session:
                 return pa.concat_tables([table]).combine_chunks(), len(rejected)
         if frame is not None or not open_source(source).bounded:
             raise PenstockError(
-                "P0622", f"{source.name} has no end, so its rows cannot be had all at once",
+                "P0622",
+                f"{source.name} has no end, so its rows cannot be had all at once",
                 hint="a query INTO MEMORY collects what comes while it runs",
-            )  # fmt: skip
+            )
         open_source(source).check()
         table, rejected, _ = read_relation(source)
         return table, len(rejected)
@@ -373,10 +389,15 @@ class Session:
         return self._spark
 
     def start(
-        self, checkpoint: str | None = None, drain: bool = False, overwrite: bool = False,
-        queries: Sequence[str] | None = None, backfill: bool = False, accept_missing_results: bool = False,
+        self,
+        checkpoint: str | None = None,
+        drain: bool = False,
+        overwrite: bool = False,
+        queries: Sequence[str] | None = None,
+        backfill: bool = False,
+        accept_missing_results: bool = False,
         live: bool = False,
-    ) -> Run:  # fmt: skip
+    ) -> Run:
         """Start the declared queries (or those named) as one job; return the run, with the results of queries INTO
         MEMORY by name.
 

@@ -52,9 +52,18 @@ class Unit(enum.Enum):
 _UNIT_WORDS: dict[str, Unit] = {u.name.lower(): u for u in Unit}
 _UNIT_WORDS |= {u.name.lower() + "s": u for u in Unit}
 _UNIT_WORDS |= {
-    "us": Unit.MICROSECOND, "ms": Unit.MILLISECOND, "s": Unit.SECOND, "sec": Unit.SECOND, "secs": Unit.SECOND,
-    "min": Unit.MINUTE, "mins": Unit.MINUTE, "h": Unit.HOUR, "hr": Unit.HOUR, "hrs": Unit.HOUR, "d": Unit.DAY,
-}  # fmt: skip
+    "us": Unit.MICROSECOND,
+    "ms": Unit.MILLISECOND,
+    "s": Unit.SECOND,
+    "sec": Unit.SECOND,
+    "secs": Unit.SECOND,
+    "min": Unit.MINUTE,
+    "mins": Unit.MINUTE,
+    "h": Unit.HOUR,
+    "hr": Unit.HOUR,
+    "hrs": Unit.HOUR,
+    "d": Unit.DAY,
+}
 
 
 #: Characters, and the exponent, of a number that a length of time or a count of rows may need.

@@ -197,8 +197,21 @@ def test_selections_on_unix_timestamp_move_like_others(bind: Bind) -> None:
 
 def test_functions_that_are_never_null_and_comparisons_say_so() -> None:
     assert {n for n, row in TABLE.items() if row.never_null and n == row.name} == {
-        "IS_NULL", "IS_NOT_NULL", "IS_NAN", "EQ_NULL_SAFE",
-    }  # fmt: skip
+        "IS_NULL",
+        "IS_NOT_NULL",
+        "IS_NAN",
+        "EQ_NULL_SAFE",
+    }
     assert {n for n, row in TABLE.items() if row.compares and n == row.name} == {
-        "EQ", "NE", "LT", "LE", "GT", "GE", "EQ_NULL_SAFE", "IN", "IS_NULL", "IS_NOT_NULL", "IS_NAN",
-    }  # fmt: skip
+        "EQ",
+        "NE",
+        "LT",
+        "LE",
+        "GT",
+        "GE",
+        "EQ_NULL_SAFE",
+        "IN",
+        "IS_NULL",
+        "IS_NOT_NULL",
+        "IS_NAN",
+    }

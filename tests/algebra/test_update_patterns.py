@@ -37,7 +37,7 @@ from penstock.algebra import (
     UnionAll,
     Window,
     WindowKind,
-)  # fmt: skip
+)
 from penstock.algebra.properties.update_pattern import worst
 from penstock.expressions.nodes import AggregateCall, Call, Column, Literal
 from penstock.types import CALENDAR, Field, Schema

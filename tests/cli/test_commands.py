@@ -140,8 +140,10 @@ def test_check_of_a_script_for_a_server(tmp_path: Path) -> None:
     code, out, err = call("check", "--serve", place)
     found = re.findall(rf"^{re.escape(str(place))}:(\d+:\d+): error (\w+)", err, re.MULTILINE)
     assert code == 2 and found == [("2:26", "P0202"), ("3:33", "P0201"), ("4:36", "P0209"), ("4:41", "P0207")], err
-    place.write_text(stream.replace("HTTP ()", f"FILES (path '{tmp_path}/*.csv', format 'csv')")
-                     + "CREATE QUERY f AS SELECT k FROM S;")  # fmt: skip
+    place.write_text(
+        stream.replace("HTTP ()", f"FILES (path '{tmp_path}/*.csv', format 'csv')")
+        + "CREATE QUERY f AS SELECT k FROM S;"
+    )
     code, _, err = call("check", "--serve", place, "--set", "shards=2")
     assert code == 2 and "error P0404: source S: no file at" in err
     code, _, err = call("check", "--serve", place, "--set", "late=1")
@@ -182,13 +184,16 @@ def test_check_for_a_server_reports_what_stands_after_the_script(tmp_path: Path)
     )
     # Results of two statements meet though one of them is gone at the end; so a start would refuse the second.
     sink = f"INTO FILES (path '{tmp_path}/out', format 'csv')"
-    place.write_text(f"{declared}CREATE QUERY f {sink} AS SELECT k FROM S;\nCREATE QUERY g {sink} AS SELECT k FROM S;\n"
-                     "DROP QUERY f;")  # fmt: skip
+    place.write_text(
+        f"{declared}CREATE QUERY f {sink} AS SELECT k FROM S;\nCREATE QUERY g {sink} AS SELECT k FROM S;\nDROP QUERY f;"
+    )
     code, out, err = call("check", "--serve", place)
     assert (code, out) == (2, "") and err.startswith(f"{place}:7:21: error P0504: query g writes to"), err
     unbounded = "SELECT S.k FROM S [RANGE 1 HOUR], T [UNBOUNDED] WHERE S.k = T.k"
-    place.write_text(f"{declared}CREATE STREAM T (at TIMESTAMP, k INT) FROM HTTP () TIMESTAMP BY at;\n"
-                     f"ALTER QUERY a AS {unbounded} START NOW;\nALTER QUERY a RENAME TO z;")  # fmt: skip
+    place.write_text(
+        f"{declared}CREATE STREAM T (at TIMESTAMP, k INT) FROM HTTP () TIMESTAMP BY at;\n"
+        f"ALTER QUERY a AS {unbounded} START NOW;\nALTER QUERY a RENAME TO z;"
+    )
     code, out, err = call("check", "--serve", place)
     assert (code, err) == (0, "") and f"{place}:7:52: warning: z: state unbounded" in out, out
 

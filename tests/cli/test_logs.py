@@ -43,9 +43,13 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert out == ""
     first, second = (json.loads(line) for line in err.splitlines())
     assert {k: v for k, v in first.items() if k != "time"} == {
-        "level": "warning", "logger": "penstock.runtime", "event": "late",
-        "message": "5 of 10 rows of S came late", "source": "S", "late": 5,
-    }  # fmt: skip
+        "level": "warning",
+        "logger": "penstock.runtime",
+        "event": "late",
+        "message": "5 of 10 rows of S came late",
+        "source": "S",
+        "late": 5,
+    }
     assert (second["logger"], second["message"], second["event"]) == ("penstock.session", "broken", None)
     assert "ValueError" in second["trace"]
 
@@ -54,9 +58,14 @@ def test_no_secret_gets_into_the_log(capsys: pytest.CaptureFixture[str]) -> None
     for form in LogFormat:
         configure(form, LogLevel.INFO)
         log_event(
-            logger_of("connectors"), logging.INFO, "connected", "to postgresql://u:hunter2@h/db",
-            password="hunter2", options={"token": "hunter2", "places": ["http://a:hunter2@b"]}, text="token 'hunter2'",
-        )  # fmt: skip
+            logger_of("connectors"),
+            logging.INFO,
+            "connected",
+            "to postgresql://u:hunter2@h/db",
+            password="hunter2",
+            options={"token": "hunter2", "places": ["http://a:hunter2@b"]},
+            text="token 'hunter2'",
+        )
     out, err = capsys.readouterr()
     assert "connected" in err
     assert "hunter2" not in err + out

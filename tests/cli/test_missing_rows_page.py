@@ -26,8 +26,11 @@ def test_the_example_warns_as_the_page_says(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_reasons_are_those_of_the_code() -> None:
     table = PAGE.partition("| reason |")[2].partition("\n\n")[0]
-    reasons = {reason.removesuffix(" ...") for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-               for reason in re.findall(r"`([^`]+)`", row)}  # fmt: skip
+    reasons = {
+        reason.removesuffix(" ...")
+        for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        for reason in re.findall(r"`([^`]+)`", row)
+    }
     assert len(reasons) >= 9
     folders = ("connectors", "physical", "runtime")
     code = "".join(p.read_text("utf-8") for f in folders for p in (ROOT / "src" / "penstock" / f).rglob("*.py"))

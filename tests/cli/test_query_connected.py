@@ -230,11 +230,29 @@ def test_certificates(server: Running, fake: FakeService, home: Path, monkeypatc
     def certificate(name: str, names: str = "DNS:localhost,IP:127.0.0.1") -> tuple[Path, Path]:
         chain, key = home / f"{name}.pem", home / f"{name}.key"
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
-             "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}", "-keyout", str(key),
-             "-out", str(chain)],
-            check=True, capture_output=True,
-        )  # fmt: skip
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                f"subjectAltName={names}",
+                "-keyout",
+                str(key),
+                "-out",
+                str(chain),
+            ],
+            check=True,
+            capture_output=True,
+        )
         return chain, key
 
     (chain, key), (other, _) = certificate("own"), certificate("other")

@@ -69,8 +69,10 @@ def test_json_lines_of_two_queries(spark: Any, tmp_path: Path, capfdbinary: pyte
     assert code == 0, err
     found = [json.loads(line) for line in out.splitlines()]
     assert sorted((f["query"], f["ts"], f["item"]) for f in found) == [
-        ("cheap", 1, "tea"), ("dear", 2, "rum"), ("dear", 3, "ale"),
-    ]  # fmt: skip
+        ("cheap", 1, "tea"),
+        ("dear", 2, "rum"),
+        ("dear", 3, "ale"),
+    ]
 
 
 def test_an_arrow_stream_is_one_query_s(spark: Any, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -80,8 +82,9 @@ def test_an_arrow_stream_is_one_query_s(spark: Any, tmp_path: Path, capfdbinary:
     code, out, err = in_this_process(tmp_path, ONE, "--format", "arrow", capfdbinary=capfdbinary)
     assert code == 0, err
     assert pa.ipc.open_stream(io.BytesIO(out)).read_all().to_pylist() == [
-        {"ts": 2, "item": "rum", "price": 50}, {"ts": 3, "item": "ale", "price": 12},
-    ]  # fmt: skip
+        {"ts": 2, "item": "rum", "price": 50},
+        {"ts": 3, "item": "ale", "price": 12},
+    ]
 
 
 def test_a_reader_that_stops_ends_the_run_quietly(tmp_path: Path) -> None:

@@ -94,8 +94,10 @@ def test_the_first_error_ends_a_pipe_unless_told_otherwise() -> None:
     done = piped(given=statements)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[:3] == [
-        "<stdin>:4:8: error P0202: unknown column wrd", "  SELECT wrd FROM S;", "         ^^^",
-    ]  # fmt: skip
+        "<stdin>:4:8: error P0202: unknown column wrd",
+        "  SELECT wrd FROM S;",
+        "         ^^^",
+    ]
     done = piped("--keep-going", given=statements)
     assert (done.returncode, done.stdout) == (1, "c\n3\n") and "P0202" in done.stderr
 

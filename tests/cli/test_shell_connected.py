@@ -45,9 +45,12 @@ class Connected:
     """A shell of a server, whose output is in memory."""
 
     def __init__(
-        self, running: Running, form: OutputFormat = OutputFormat.CSV, person: bool = False,
+        self,
+        running: Running,
+        form: OutputFormat = OutputFormat.CSV,
+        person: bool = False,
         role: AccessRole = AccessRole.ADMIN,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.client = connect(running.url, running.texts[role], patience=10)
         self.out, self.err = Screen() if person else io.StringIO(), io.StringIO()
         self.side = ServerSide(self.client)
@@ -137,9 +140,11 @@ def test_errors_are_at_their_place_in_the_file(told: Connected) -> None:
     out, err = told(text, "f.cql")
     assert out == "room\n"
     assert err.splitlines()[:4] == [
-        "f.cql:3:10: error P0202: unknown column roam", "    SELECT roam FROM rooms;", "           ^^^^",
+        "f.cql:3:10: error P0202: unknown column roam",
+        "    SELECT roam FROM rooms;",
+        "           ^^^^",
         "  hint: did you mean room?",
-    ]  # fmt: skip
+    ]
     assert "f.cql:4:" in err and "P0201" in err
     assert told("SELEC 1;")[1].startswith("line 1:1: error P0101")
     assert told.shell.failed

@@ -65,10 +65,13 @@ def test_commands_by_methods(connected: ServerClient, fake: FakeService, monkeyp
     with pytest.raises(PenstockError, match="P0703"):
         connected.resume("q", reset=True)
     assert texts == [
-        "ALTER QUERY `a ``b` PAUSE", "ALTER QUERY `q` PAUSE WITH STATE",
-        "ALTER QUERY `q` RESUME START AT '2024-03-01 09:00:00'", "ALTER QUERY `q` RENAME TO `r;DROP`",
-        "DROP QUERY `q` CASCADE", "ALTER QUERY `q` RESUME RESET",
-    ]  # fmt: skip
+        "ALTER QUERY `a ``b` PAUSE",
+        "ALTER QUERY `q` PAUSE WITH STATE",
+        "ALTER QUERY `q` RESUME START AT '2024-03-01 09:00:00'",
+        "ALTER QUERY `q` RENAME TO `r;DROP`",
+        "DROP QUERY `q` CASCADE",
+        "ALTER QUERY `q` RESUME RESET",
+    ]
 
 
 def test_records_are_posted_as_they_are(connected: ServerClient) -> None:

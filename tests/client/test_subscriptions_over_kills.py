@@ -56,10 +56,17 @@ class MortalServer:
     def _started(self) -> Iterator[subprocess.Popen[str]]:
         command = [*penstock(), "serve", "script.cql", "--in-process", "--no-auth", "--checkpoint", "state"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_CONFIG_HOME": str(self._folder)}
-        with (self._folder / "told").open("a") as told, subprocess.Popen(
-            [*command, "--http", self.url.removeprefix("http://")],
-            cwd=self._folder, env=environment, stdout=subprocess.PIPE, stderr=told, text=True,
-        ) as process:  # fmt: skip
+        with (
+            (self._folder / "told").open("a") as told,
+            subprocess.Popen(
+                [*command, "--http", self.url.removeprefix("http://")],
+                cwd=self._folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=told,
+                text=True,
+            ) as process,
+        ):
             yield process
             process.send_signal(signal.SIGKILL)
             assert process.stdout is not None

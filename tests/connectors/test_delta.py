@@ -198,9 +198,11 @@ def test_the_change_feed_is_the_updates_of_a_relation(tmp_path: Path) -> None:
     session.execute(script)
     assert "rows in 6  rows out 6" in session.explain("q", analyze=True)
     assert answer.to_pydict() == {
-        "ts": [0, 0, 0, 1, 1, 2], "op": ["+", "+", "+", "-", "+", "-"], "k": [1, 2, 3, 2, 2, 3],
+        "ts": [0, 0, 0, 1, 1, 2],
+        "op": ["+", "+", "+", "-", "+", "-"],
+        "k": [1, 2, 3, 2, 2, 3],
         "v": ["a", "b", "c", "b", "B", "c"],
-    }  # fmt: skip
+    }
 
 
 def test_a_table_without_a_change_feed_is_refused(table: Path) -> None:

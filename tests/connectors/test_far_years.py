@@ -154,9 +154,17 @@ def test_dead_letters_are_json() -> None:
         "z": pa.array([None], pa.int32()),
     }  # fmt: skip
     assert json.loads(shown_row(pa.table(values), 0)) == {
-        "i": 1, "b": True, "x": 0.5, "n": "NaN", "m": 0.0000001, "s": 'a "b" \\ é\n', "y": "AP8=",
-        "at": "1970-01-01T00:00:00Z", "l": "INTERVAL '0 00:01:30' DAY TO SECOND", "z": None,
-    }  # fmt: skip
+        "i": 1,
+        "b": True,
+        "x": 0.5,
+        "n": "NaN",
+        "m": 0.0000001,
+        "s": 'a "b" \\ é\n',
+        "y": "AP8=",
+        "at": "1970-01-01T00:00:00Z",
+        "l": "INTERVAL '0 00:01:30' DAY TO SECOND",
+        "z": None,
+    }
 
 
 @pytest.mark.parametrize("type_", [pa.timestamp("s"), pa.timestamp("ms", "UTC"), pa.date64()])
@@ -169,5 +177,8 @@ def test_messages_show_them_in_every_unit(type_: pa.DataType) -> None:
 def test_casts_to_text_say_them() -> None:
     moments = pa.array([2**62, None, 0, -(2**62)], pa.int64()).cast(TIMESTAMP)
     assert convert(moments, pa.string()).to_pylist() == [
-        "148108-07-06 14:00:27.387904", None, "1970-01-01 00:00:00", "-144169-06-28 09:59:32.612096",
-    ]  # fmt: skip
+        "148108-07-06 14:00:27.387904",
+        None,
+        "1970-01-01 00:00:00",
+        "-144169-06-28 09:59:32.612096",
+    ]

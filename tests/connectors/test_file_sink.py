@@ -105,9 +105,12 @@ def test_the_marker_tells_what_the_folder_holds(tmp_path: Path) -> None:
     marker = json.loads((tmp_path / "a" / "out" / "_penstock.json").read_text())
     run = marker.pop("run")
     assert run and marker == {
-        "query": "q", "format": "csv", "columns": ["ts", "word", "x"], "types": ["TIMESTAMP", "STRING", "DOUBLE"],
+        "query": "q",
+        "format": "csv",
+        "columns": ["ts", "word", "x"],
+        "types": ["TIMESTAMP", "STRING", "DOUBLE"],
         "version": 1,
-    }  # fmt: skip
+    }
 
 
 def test_a_result_that_exists_is_refused_overwritten_or_continued(tmp_path: Path) -> None:
@@ -267,13 +270,20 @@ def test_dates_and_timestamps_of_any_year_are_written() -> None:
     limits = [2**63 - 1, -(2**63), 0, None, 11_248_738 * 86_400_000_000, -12_687_428 * 86_400_000_000 - 1]
     moments = pa.table({"at": pa.array(limits, pa.int64()).cast(TIMESTAMP)})
     assert csv_text(moments).to_pybytes().decode().split("\n")[1:-1] == [
-        "294247-01-10T04:00:54.775807Z", "-290308-12-21T19:59:05.224192Z", "1970-01-01T00:00:00Z", '""',
-        "32768-01-01T00:00:00Z", "-32768-12-31T23:59:59.999999Z",
-    ]  # fmt: skip
+        "294247-01-10T04:00:54.775807Z",
+        "-290308-12-21T19:59:05.224192Z",
+        "1970-01-01T00:00:00Z",
+        '""',
+        "32768-01-01T00:00:00Z",
+        "-32768-12-31T23:59:59.999999Z",
+    ]
     days = pa.table({"d": pa.array([2**31 - 1, -(2**31), 11_248_737, None], pa.int32()).cast(pa.date32())})
     assert json_text(days).to_pybytes().decode().split("\n")[:-1] == [
-        '{"d":"5881580-07-11"}', '{"d":"-5877641-06-23"}', '{"d":"32767-12-31"}', '{"d":null}',
-    ]  # fmt: skip
+        '{"d":"5881580-07-11"}',
+        '{"d":"-5877641-06-23"}',
+        '{"d":"32767-12-31"}',
+        '{"d":null}',
+    ]
 
 
 @settings(max_examples=300)

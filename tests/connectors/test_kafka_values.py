@@ -67,8 +67,10 @@ def test_a_value_that_is_too_long_is_rejected_alone(format_: str) -> None:
     count = np.arange(len(values))
     found = KafkaSource(source)._decoded(TopicRecords(count, count, count, values, values))
     assert found.columns[0].to_pylist() == [1, 3] and found.origin.tolist() == [0, 3]
-    assert found.reasons == {1: "longer than 60 bytes, the max_record_bytes of this source",
-                             2: "the value is null (a tombstone)"}  # fmt: skip
+    assert found.reasons == {
+        1: "longer than 60 bytes, the max_record_bytes of this source",
+        2: "the value is null (a tombstone)",
+    }
 
 
 @pytest.mark.parametrize("limit", ["0", str(2**30 + 1), "many"])

@@ -82,15 +82,32 @@ def test_a_relation_is_a_snapshot_of_every_type(db: Server) -> None:
     assert connector.bounded
     first, second, third = rows(connector)
     assert first == (
-        True, -32768, 7, 2**63 - 1, 0.5, float("inf"), Decimal("12345678.90"), Decimal("1.2500"), 'a "b", c\n', "",
-        dt.date(1969, 12, 31), dt.datetime(2024, 3, 1, 10, 0, 0, 123456, UTC), dt.datetime(2024, 3, 1, 10, tzinfo=UTC),
-        b"\x00\xff\x22", "123e4567-e89b-12d3-a456-426614174000", "[1]",
-    )  # fmt: skip
+        True,
+        -32768,
+        7,
+        2**63 - 1,
+        0.5,
+        float("inf"),
+        Decimal("12345678.90"),
+        Decimal("1.2500"),
+        'a "b", c\n',
+        "",
+        dt.date(1969, 12, 31),
+        dt.datetime(2024, 3, 1, 10, 0, 0, 123456, UTC),
+        dt.datetime(2024, 3, 1, 10, tzinfo=UTC),
+        b"\x00\xff\x22",
+        "123e4567-e89b-12d3-a456-426614174000",
+        "[1]",
+    )
     assert second == (None,) * 16
     assert third[8:14] == (
-        "", "ä", dt.date(9999, 12, 31), dt.datetime(1999, 12, 31, 23, 59, 59, tzinfo=UTC),
-        dt.datetime(1999, 1, 1, tzinfo=UTC), b"",
-    )  # fmt: skip
+        "",
+        "ä",
+        dt.date(9999, 12, 31),
+        dt.datetime(1999, 12, 31, 23, 59, 59, tzinfo=UTC),
+        dt.datetime(1999, 1, 1, tzinfo=UTC),
+        b"",
+    )
     assert rows(source(DECLARED + options(db, "table 'public.everything'") + ";"), (13, 2))[0] == (b"\x00\xff\x22", 7)
     assert [len(r) for r in rows(source(DECLARED + options(db, "table 'everything'") + ";"), ())] == [0, 0, 0]
 
@@ -98,8 +115,10 @@ def test_a_relation_is_a_snapshot_of_every_type(db: Server) -> None:
 def test_rows_of_a_single_column_that_are_null_are_rows(db: Server) -> None:
     db.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (NULL), (3)")
     assert rows(source(f"CREATE RELATION r (a INT) FROM {options(db, TABLE)};")) == [
-        (1,), (None,), (3,),
-    ]  # fmt: skip
+        (1,),
+        (None,),
+        (3,),
+    ]
 
 
 def test_a_query_of_the_server_joins_a_stream_here(db: Server) -> None:
@@ -320,8 +339,11 @@ def test_changes_are_appended_once(db: Server) -> None:
     again.write(1, second)
     again.write(2, changes((3, "+", 7, 1)))
     assert db.execute("SELECT * FROM out ORDER BY ts, op DESC") == [
-        (1, "+", None, 1), (2, "-", None, 1), (2, "+", None, 2), (3, "+", 7, 1),
-    ]  # fmt: skip
+        (1, "+", None, 1),
+        (2, "-", None, 1),
+        (2, "+", None, 2),
+        (3, "+", 7, 1),
+    ]
     assert db.execute("SELECT query, target, run, batch FROM penstock_batches") == [("q", "out", 0, 2)]
 
 

@@ -162,8 +162,10 @@ def test_a_key_that_cannot_be_held(db: Server, kind: str, key: Any) -> None:
     assert db.execute("SELECT * FROM out") == []
     assert [*target.refused] == [0]
     assert target.refused[0][0] in (
-        "the character U+0000 in column v", "NULL in its key, column v", "date beyond those of PostgreSQL in column v",
-    )  # fmt: skip
+        "the character U+0000 in column v",
+        "NULL in its key, column v",
+        "date beyond those of PostgreSQL in column v",
+    )
 
 
 def test_without_somebody_to_keep_it_the_batch_fails_whole(db: Server) -> None:
@@ -197,7 +199,7 @@ def test_a_run_goes_on_and_counts_what_was_refused(db: Server, tmp_path: Path, c
     letters = list(DeadLetters(run.folder.dead_letters).read("q"))
     assert [(x.path, x.reason) for x in letters] == [
         ("PostgreSQL, table out", "the character U+0000 in column v"),
-    ] * 3  # fmt: skip
+    ] * 3
     assert sorted(json.loads(x.record)["k"] for x in letters) == [1, 5, 9]
     counted = run.accounts.progress(run.job.plan, {}, run.sinks, {}, {}).queries["q"]
     assert counted.refused == {"the character U+0000 in column v": 3}

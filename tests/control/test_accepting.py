@@ -116,8 +116,12 @@ def test_what_was_accepted_against_a_command_that_failed_fails_with_it(tmp_path:
     numbers = {one.id for one in system.control.stored.values()}
     system.done("CREATE VIEW w AS SELECT v FROM S; CREATE QUERY over_the_view AS SELECT v FROM w;")
     given = {one.id for one in system.control.stored.values()} - numbers
-    failed = {one.id for each, _, outcome in system.control.commands() if outcome.state is CommandState.FAILED
-              for one in each.change.objects}  # fmt: skip
+    failed = {
+        one.id
+        for each, _, outcome in system.control.commands()
+        if outcome.state is CommandState.FAILED
+        for one in each.change.objects
+    }
     assert failed and not failed & given
     system.control.close()
     with server(tmp_path) as again:

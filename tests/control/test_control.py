@@ -171,9 +171,14 @@ def test_rows_of_a_relation_are_updated_against_its_content(tmp_path: Path) -> N
         system.engine.round()
         changes = [(row["ts"], row["op"], row["k"], row["v"]) for row in system.answers("q")]
         assert sorted(changes) == [
-            (1, "+", 1, 10), (1, "+", 2, 20), (2, "-", 1, 10), (5, "+", 2, 21), (5, "-", 2, 20), (6, "+", 2, 42),
+            (1, "+", 1, 10),
+            (1, "+", 2, 20),
+            (2, "-", 1, 10),
+            (5, "+", 2, 21),
+            (5, "-", 2, 20),
+            (6, "+", 2, 42),
             (6, "-", 2, 21),
-        ]  # fmt: skip
+        ]
 
 
 def test_a_stream_is_altered_as_far_as_nothing_reads_it(tmp_path: Path) -> None:
@@ -276,9 +281,14 @@ def test_a_command_that_fails_takes_along_what_depends_on_it_and_nothing_else(tm
         thread.join()
     found = {text.split()[2]: outcome for _, text, outcome in system.control.commands()}
     assert {name: one.state.value for name, one in found.items()} == {
-        "S": "COMPLETED", "first": "RUNNING", "T": "FAILED", "bad": "FAILED", "after": "FAILED", "good": "RUNNING",
+        "S": "COMPLETED",
+        "first": "RUNNING",
+        "T": "FAILED",
+        "bad": "FAILED",
+        "after": "FAILED",
+        "good": "RUNNING",
         "VALUES" if "VALUES" in found else "T": "FAILED",
-    }  # fmt: skip
+    }
     assert found["bad"].message == "its sink is gone"
     assert sorted(one.name for one in system.control.stored.values()) == ["S", "first", "good"]
     system.control.close()

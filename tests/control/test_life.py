@@ -44,10 +44,14 @@ def in_state(running: Registry, phase: Phase, beside: Beside, waits: bool = Fals
     query = replace(one.query, answer=replace(one.query.answer, phase=phase, keeps=is_waiting, start=start))
     if beside is not Beside.NOTHING:
         computation = StoredComputation(
-            1002, 1001, WARM_WAIT, Phase.ENDING if beside is Beside.FORMER else Phase.SHADOW,
-            PLAN if beside is Beside.PLAN else query.answer.plan, Definition(OTHER) if beside is Beside.QUERY else None,
+            1002,
+            1001,
+            WARM_WAIT,
+            Phase.ENDING if beside is Beside.FORMER else Phase.SHADOW,
+            PLAN if beside is Beside.PLAN else query.answer.plan,
+            Definition(OTHER) if beside is Beside.QUERY else None,
             until=5 if beside is Beside.FORMER else None,
-        )  # fmt: skip
+        )
         query = replace(query, beside=computation.waiting() if waits else computation)
     attributes = {"plan": PLAN} if beside is Beside.PLAN else {}
     changed = replace(one, query=query, attributes=attributes)

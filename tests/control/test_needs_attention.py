@@ -64,9 +64,15 @@ def test_what_depends_on_what_cannot_be_bound_says_why(tmp_path: Path, monkeypat
         assert told(system) == "w cannot be bound: unknown function DOUBLED"
         reason = "q cannot be bound: w cannot be bound: unknown function DOUBLED"
         for script in (
-            "ALTER QUERY q RESUME;", "ALTER QUERY q PAUSE;", "ALTER QUERY q SET (weight 2);", "DESCRIBE q;",
-            "ALTER QUERY q INTO MEMORY ();", "ALTER QUERY q SWAP WITH q;", "EXPLAIN QUERY q;", "EXPORT PLAN OF q;",
-        ):  # fmt: skip
+            "ALTER QUERY q RESUME;",
+            "ALTER QUERY q PAUSE;",
+            "ALTER QUERY q SET (weight 2);",
+            "DESCRIBE q;",
+            "ALTER QUERY q INTO MEMORY ();",
+            "ALTER QUERY q SWAP WITH q;",
+            "EXPLAIN QUERY q;",
+            "EXPORT PLAN OF q;",
+        ):
             error = refused(system, script, reason)
             assert "ALTER QUERY q AS SELECT ... or CREATE OR REPLACE QUERY q mends it" in (error.errors[0].hint or "")
         error = refused(system, "CREATE QUERY other AS SELECT d FROM w;", "w cannot be bound: unknown function DOUBLED")

@@ -148,10 +148,14 @@ print(json.dumps(won))
 def test_of_two_processes_one_writes_each_number(tmp_path: Path) -> None:
     count = 300
     racing = [
-        subprocess.Popen([sys.executable, "-c", _APPENDS, str(tmp_path), name, str(count)], text=True,
-                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", _APPENDS, str(tmp_path), name, str(count)],
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         for name in ("first", "second")
-    ]  # fmt: skip
+    ]
     for process in racing:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
     for process in racing:

@@ -67,9 +67,12 @@ def test_metrics_and_the_summary_of_a_run_tell_the_same(tmp_path: Path) -> None:
         ((row,), _), run = listed(system), view(system).figures.metrics
         name, told = next((name, one.preference) for name, one in run.queries.items() if one.preference is not None)
         series = {m.name: dict(m.samples(run)) for m in METRICS if "_preference_" in m.name}
-        for metric, column in (("share_ratio", "share"), ("completeness_ratio", "completeness"),
-                               ("other_delay_seconds", "other_delay"),
-                               ("age_difference_seconds", "age_difference")):  # fmt: skip
+        for metric, column in (
+            ("share_ratio", "share"),
+            ("completeness_ratio", "completeness"),
+            ("other_delay_seconds", "other_delay"),
+            ("age_difference_seconds", "age_difference"),
+        ):
             assert series[f"penstock_query_preference_{metric}"][name,] == row[column]
         assert row["age_difference"] == pytest.approx(4.5)
         assert told is not None

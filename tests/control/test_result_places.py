@@ -78,16 +78,19 @@ def test_a_place_that_becomes_free_may_be_taken(system: Server, tmp_path: Path) 
     # Only what is there at the end counts.
     system.done(
         "BEGIN;"
-        + "".join(f"ALTER QUERY {name} INTO FILES (path '{path}', format 'csv');"
-                  for name, path in (("f", tmp_path / "moved"), ("g", out)))
+        + "".join(
+            f"ALTER QUERY {name} INTO FILES (path '{path}', format 'csv');"
+            for name, path in (("f", tmp_path / "moved"), ("g", out))
+        )
         + "COMMIT;"
-    )  # fmt: skip
+    )
 
 
 def test_a_stream_that_reads_what_a_query_writes(system: Server, tmp_path: Path) -> None:
     def stream(name: str, path: str) -> str:
-        return (f"CREATE STREAM {name} (ts INT, v INT) FROM FILES (path '{tmp_path}/{path}', format 'csv')"
-                " TIMESTAMP BY ts;")  # fmt: skip
+        return (
+            f"CREATE STREAM {name} (ts INT, v INT) FROM FILES (path '{tmp_path}/{path}', format 'csv') TIMESTAMP BY ts;"
+        )
 
     error = refused(system, stream("T", "out/*.csv"))
     assert "query f writes to" in error.message and "which T reads" in error.message

@@ -45,8 +45,12 @@ def test_rows_that_are_stamped_when_they_come_are_deleted_and_changed(tmp_path: 
     run(posted, source, catalog, "UPDATE R SET k = k + 1, v = 'new';", "3")
     run(posted, source, catalog, "DELETE FROM R WHERE k = 9;", "4")
     assert rows(posted, source)[3:] == [
-        ("-", 2, "b"), ("-", 1, "a"), ("-", 3, "c"), ("+", 2, "new"), ("+", 4, "new"),
-    ]  # fmt: skip
+        ("-", 2, "b"),
+        ("-", 1, "a"),
+        ("-", 3, "c"),
+        ("+", 2, "new"),
+        ("+", 4, "new"),
+    ]
     left = content(source, posted.table(source, 1))
     assert sorted(zip(left.columns[1].to_pylist(), left.columns[2].to_pylist(), strict=True)) == [
         (2, "new"),
@@ -170,11 +174,13 @@ def test_times_outside_of_python_s_years_are_inserted_and_set(tmp_path: Path) ->
     source, catalog = declared(FAR)
     posted = PostedRows(tmp_path, 100.0)
     run(
-        posted, source, catalog,
+        posted,
+        source,
+        catalog,
         "INSERT INTO R (ts, k, d, t) VALUES (1, 1, DATE '10000-01-01', TIMESTAMP '10000-01-01 00:00:00.000001'), "
         "(1, 2, DATE '9999-12-31', TIMESTAMP '0001-01-01 00:00:00'), (1, 3, '10000-01-02', '9999-12-31 23:59:59');",
         "1",
-    )  # fmt: skip
+    )
     run(posted, source, catalog, "UPDATE R SET ts = 2, d = DATE '10000-01-03', t = '10000-01-01' WHERE k = 2;", "2")
     found = posted.table(source, 1)
     days = found.column("d").cast(pa.int32()).to_pylist()

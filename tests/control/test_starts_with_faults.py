@@ -57,8 +57,10 @@ def beginning(patch: pytest.MonkeyPatch) -> None:
 
     def broken(self: Any, *rest: Any, **options: Any) -> Any:
         version = next_(self, *rest, **options)
-        if any(one.query is not None and "odd" in one.query.output_names and one.activity.value == "RUNNING"
-               for one in version.queries.values()):  # fmt: skip
+        if any(
+            one.query is not None and "odd" in one.query.output_names and one.activity.value == "RUNNING"
+            for one in version.queries.values()
+        ):
             raise ZeroDivisionError("division by zero")
         return version
 

@@ -51,9 +51,13 @@ def test_all_goes(tmp_path: Path) -> None:
     with server(tmp_path) as system:
         applied(system, BASE)
         assert applied(system, "") == [
-            "DROP QUERY `q`", "DROP QUERY `p`", "DROP VIEW `bigger`", "DROP VIEW `big`", "DROP STREAM `S`",
+            "DROP QUERY `q`",
+            "DROP QUERY `p`",
+            "DROP VIEW `bigger`",
+            "DROP VIEW `big`",
+            "DROP STREAM `S`",
             "DROP RELATION `R`",
-        ]  # fmt: skip
+        ]
         assert system.control.stored == {}
 
 
@@ -268,16 +272,18 @@ def test_a_function_that_changes_changes_what_calls_it(tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(str(tmp_path))
     script = (
         "CREATE FUNCTION f (INT) RETURNS INT AS 'whole_catalog_functions:double';"
-        + BASE + "CREATE QUERY h AS SELECT f(v) AS w FROM big;"
-    )  # fmt: skip
+        + BASE
+        + "CREATE QUERY h AS SELECT f(v) AS w FROM big;"
+    )
     with server(tmp_path / "all") as system:
         applied(system, script)
         before = computations(system)
         assert applied(system, script) == []
         shown = applied(system, script.replace(":double", ":triple"))
         assert [one.split(" AS ")[0] for one in shown] == [
-            "CREATE OR REPLACE FUNCTION f (INT) RETURNS INT", "CREATE OR REPLACE QUERY `h` START WARM",
-        ]  # fmt: skip
+            "CREATE OR REPLACE FUNCTION f (INT) RETURNS INT",
+            "CREATE OR REPLACE QUERY `h` START WARM",
+        ]
         assert computations(system)["h"] != before["h"] and computations(system)["q"] == before["q"]
         with pytest.raises(ScriptErrors):
             system.control.apply(script.split(";", 1)[1])
@@ -308,9 +314,12 @@ def test_a_source_that_is_read_is_replaced_with_all_over_it(tmp_path: Path) -> N
         before = ids(system)
         shown = applied(system, BASE.replace(" RETAIN 1000", " ORDER WITHIN 2 SECONDS RETAIN 1000"))
         assert [one.split(" AS ")[0].split(" (")[0] for one in shown] == [
-            "CREATE OR REPLACE STREAM S", "CREATE OR REPLACE VIEW big", "CREATE OR REPLACE VIEW bigger",
-            "CREATE OR REPLACE QUERY `q` START WARM", "CREATE OR REPLACE QUERY `p` START WARM WITH",
-        ]  # fmt: skip
+            "CREATE OR REPLACE STREAM S",
+            "CREATE OR REPLACE VIEW big",
+            "CREATE OR REPLACE VIEW bigger",
+            "CREATE OR REPLACE QUERY `q` START WARM",
+            "CREATE OR REPLACE QUERY `p` START WARM WITH",
+        ]
         assert ids(system)["q"] == before["q"] and ids(system)["S"] != before["S"]
         system.done("INSERT INTO S VALUES (1, 10, 1), (2, 20, 1), (30, 5, 1)")
         system.engine.round()

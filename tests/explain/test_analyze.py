@@ -98,8 +98,9 @@ def test_the_plans_of_static_relations_are_there_with_their_figures(session: Ses
     inside = {n["label"]: n["measured"] for n in nodes if "." in n["id"]}
     assert lookup["measured"]["rows_in"] == 100
     assert {label: (m["rows_in"], m["rows_out"]) for label, m in inside.items() if label in ("Scan", "Filter")} == {
-        "Scan": (4, 3), "Filter": (3, 2)
-    }  # fmt: skip
+        "Scan": (4, 3),
+        "Filter": (3, 2),
+    }
     assert inside["Scan"]["rejected"] == 1
     assert inside["Aggregate"]["rows_in"] == 2
     assert len({n["id"] for n in nodes}) == len(nodes)

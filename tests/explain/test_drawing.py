@@ -71,9 +71,11 @@ def boxes(root: ET.Element) -> list[Box]:
 
 def apart(one: Box, other: Box) -> bool:
     return (
-        one[0] + one[2] <= other[0] or other[0] + other[2] <= one[0] or one[1] + one[3] <= other[1]
+        one[0] + one[2] <= other[0]
+        or other[0] + other[2] <= one[0]
+        or one[1] + one[3] <= other[1]
         or other[1] + other[3] <= one[1]
-    )  # fmt: skip
+    )
 
 
 def node(id_: str, *children: RenderNode, label: str = "Step", **parameters: str) -> RenderNode:

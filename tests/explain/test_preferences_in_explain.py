@@ -58,8 +58,11 @@ def test_zones_divide_no_work_that_the_budget_covers() -> None:
     preference = "WITH PREFERENCE {} b_keys.Estimate.Count(B.k) BUDGET {} WINDOW 10 SECONDS"
     found = {}
     for order, budget in (
-        ("DESC", "5 PER TUPLE"), ("DESC", "AUTO"), ("DESC", "600 PER SECOND"), ("WEIGHTED", "5 PER TUPLE"),
-    ):  # fmt: skip
+        ("DESC", "5 PER TUPLE"),
+        ("DESC", "AUTO"),
+        ("DESC", "600 PER SECOND"),
+        ("WEIGHTED", "5 PER TUPLE"),
+    ):
         select = JOIN if order == "DESC" else JOIN.replace("A.k FROM", "ESTIMATE(COUNT(*)) AS n FROM")
         _, one = explained(f"{select} {preference.format(order, budget)}", "SET target_latency = '1 SECOND';")
         assert isinstance(one["work"], dict)

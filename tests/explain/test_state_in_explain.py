@@ -78,5 +78,11 @@ def test_a_query_that_nobody_knows(session: Session) -> None:
 
 def test_sizes() -> None:
     assert [size_text(n) for n in (0, 999, 1500, 64_200, 3.2e6, 5e9, 7e12)] == [
-        "0 bytes", "999 bytes", "1.5 kB", "64.2 kB", "3.2 MB", "5 GB", "7.0 TB",
-    ]  # fmt: skip
+        "0 bytes",
+        "999 bytes",
+        "1.5 kB",
+        "64.2 kB",
+        "3.2 MB",
+        "5 GB",
+        "7.0 TB",
+    ]

@@ -73,12 +73,14 @@ GROUPED = (
 
 def stream(setup: Setup, numbers: str = "lognormal") -> pa.Table:
     draw = np.random.default_rng(1)
-    return pa.table({
-        "x": draw.integers(0, setup.values, setup.rows),
-        "d": NUMBERS[numbers](draw, setup.rows),
-        "k": draw.integers(0, setup.groups, setup.rows),
-        "ts": pa.array(np.arange(setup.rows) * SECONDS // setup.rows, pa.int32()),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "x": draw.integers(0, setup.values, setup.rows),
+            "d": NUMBERS[numbers](draw, setup.rows),
+            "k": draw.integers(0, setup.groups, setup.rows),
+            "ts": pa.array(np.arange(setup.rows) * SECONDS // setup.rows, pa.int32()),
+        }
+    )
 
 
 @pytest.mark.spread(12)
@@ -201,9 +203,14 @@ def greatest_state(size: Callable[[Synopsis], int]) -> Iterator[list[int]]:
 
 
 def _states(
-    call: str, setup: Setup, rows: pa.Table, numbers: int, batches: int,
-    size: Callable[[Synopsis], int] = held_in_memory, window: str = "",
-) -> tuple[int, float]:  # fmt: skip
+    call: str,
+    setup: Setup,
+    rows: pa.Table,
+    numbers: int,
+    batches: int,
+    size: Callable[[Synopsis], int] = held_in_memory,
+    window: str = "",
+) -> tuple[int, float]:
     """Return the bytes of the state that a run holds at most, and those that EXPLAIN says. numbers: how many different
     ones; window: another than that of the setup."""
     rate = setup.rows // SECONDS

@@ -96,10 +96,8 @@ def run(expression: Expression, columns: Sequence[pa.Array], length: int) -> lis
     assert folded.type == expression.type
     assert all_same(checked(folded, columns, length), whole), "folding changes the value"
     pieces = [
-        value
-        for start in range(length)
-        for value in checked(expression, [c.slice(start, 1) for c in columns], 1)
-    ]  # fmt: skip
+        value for start in range(length) for value in checked(expression, [c.slice(start, 1) for c in columns], 1)
+    ]
     assert all_same(pieces, whole), "row by row differs from the whole"
     padded = [pa.concat_arrays([c.slice(0, 1), c, c.slice(0, 1)]).slice(1, length) for c in columns]
     assert all_same(checked(expression, padded, length), whole), "a slice differs from the whole"

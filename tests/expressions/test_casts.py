@@ -27,7 +27,7 @@ from expression_kit import (
     day,
     dec,
     run,
-)  # fmt: skip
+)
 from expression_kit import col as column
 
 from penstock.errors import PenstockError

@@ -73,8 +73,9 @@ def agree(expression: Expression, columns: list[pa.Array]) -> None:
     apart = evaluate_apart(expression, columns, length)
     differing = [
         ([raw(c)[i] for c in columns], a, b)
-        for i, (a, b) in enumerate(zip(raw(ours), raw(apart), strict=True)) if a != b
-    ]  # fmt: skip
+        for i, (a, b) in enumerate(zip(raw(ours), raw(apart), strict=True))
+        if a != b
+    ]
     assert differing == []
     assert [raw(value)[0] for value in near] == raw(ours)[::7]
 
@@ -254,8 +255,13 @@ def test_texts_beyond_a_type_are_null(text: str, type_: pa.DataType) -> None:
 def test_texts_at_the_limits_and_of_any_sign() -> None:
     texts = pa.array(["5881580-07-11", "-5877641-06-23", "+12000-1-1", "0000", "-0001-12-31 and more", "12000-06"])
     assert cast_text(cast_text(texts, DATE), STRING).to_pylist() == [
-        "5881580-07-11", "-5877641-06-23", "12000-01-01", "0000-01-01", "-0001-12-31", "12000-06-01",
-    ]  # fmt: skip
+        "5881580-07-11",
+        "-5877641-06-23",
+        "12000-01-01",
+        "0000-01-01",
+        "-0001-12-31",
+        "12000-06-01",
+    ]
     texts = pa.array(
         ["294247-01-10 04:00:54.775807", "-290308-12-21T19:59:05.224192Z", "294247-01-10 05:00:54.775807+01:00"]
     )
@@ -277,8 +283,10 @@ def test_times_of_dates_beyond_the_range_of_times() -> None:
     values = dates([2**31 - 1, -(2**31)])
     found = {name: raw(evaluate(*call_over(name, values), 2)) for name in ("HOUR", "UNIX_TIMESTAMP", "TO_TIMESTAMP")}
     assert found == {
-        "HOUR": [0, 0], "UNIX_TIMESTAMP": [(2**31 - 1) * 86_400, -(2**31) * 86_400], "TO_TIMESTAMP": [None, None],
-    }  # fmt: skip
+        "HOUR": [0, 0],
+        "UNIX_TIMESTAMP": [(2**31 - 1) * 86_400, -(2**31) * 86_400],
+        "TO_TIMESTAMP": [None, None],
+    }
 
 
 def test_a_constant_beyond_python_is_computed_when_it_is_needed() -> None:

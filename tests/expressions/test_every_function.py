@@ -32,7 +32,7 @@ from expression_kit import (
     day,
     dec,
     lit,
-)  # fmt: skip
+)
 
 from penstock.expressions.functions import build_call, known_functions
 from penstock.expressions.library import TABLE

@@ -23,7 +23,7 @@ from expression_kit import (
     TINYINT,
     Decimal,
     dec,
-)  # fmt: skip
+)
 
 from penstock.errors import PenstockError
 from penstock.expressions.evaluate import evaluate

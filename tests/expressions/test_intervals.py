@@ -22,12 +22,17 @@ def test_text_and_back() -> None:
     lengths = pa.array(TICKS, pa.int64()).view(DURATION)
     texts = to_text(lengths)
     assert texts.to_pylist() == [
-        "INTERVAL '0 00:00:00' DAY TO SECOND", "INTERVAL '0 00:00:00.000001' DAY TO SECOND",
-        "INTERVAL '-0 00:00:00.000001' DAY TO SECOND", "INTERVAL '0 00:00:00.999999' DAY TO SECOND",
-        "INTERVAL '0 00:01:00' DAY TO SECOND", "INTERVAL '1 00:00:00' DAY TO SECOND",
-        "INTERVAL '-1 00:00:00.000001' DAY TO SECOND", "INTERVAL '106751991 04:00:54.775807' DAY TO SECOND",
-        "INTERVAL '-106751991 04:00:54.775808' DAY TO SECOND", None,
-    ]  # fmt: skip
+        "INTERVAL '0 00:00:00' DAY TO SECOND",
+        "INTERVAL '0 00:00:00.000001' DAY TO SECOND",
+        "INTERVAL '-0 00:00:00.000001' DAY TO SECOND",
+        "INTERVAL '0 00:00:00.999999' DAY TO SECOND",
+        "INTERVAL '0 00:01:00' DAY TO SECOND",
+        "INTERVAL '1 00:00:00' DAY TO SECOND",
+        "INTERVAL '-1 00:00:00.000001' DAY TO SECOND",
+        "INTERVAL '106751991 04:00:54.775807' DAY TO SECOND",
+        "INTERVAL '-106751991 04:00:54.775808' DAY TO SECOND",
+        None,
+    ]
     assert from_text(texts).equals(lengths)
     assert to_text(lengths[3:5]).equals(texts[3:5])
     wrong = ["", "5", "0 24:00:00", "0 00:60:00", "106751991 04:00:54.775808", "INTERVAL '1' DAY", "x"]

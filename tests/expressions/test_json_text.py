@@ -60,8 +60,12 @@ def test_depth_counts_brackets_outside_of_strings() -> None:
 def test_numbers_keep_their_digits_and_the_first_of_equal_keys_counts() -> None:
     huge = "1" * 5000
     assert at("$.a", '{"a": 1.10}', '{"a": -0}', '{"a": 1E400}', f'{{"a":{huge}}}', '{"a": 1, "b": 2, "a": 3}') == [
-        "1.10", "-0", "1E400", huge, "1",
-    ]  # fmt: skip
+        "1.10",
+        "-0",
+        "1E400",
+        huge,
+        "1",
+    ]
     assert at("$", ' {"a" : [1.0 , true, null, "x\\"y\\u00e9\\n"]}\n') == ['{"a":[1.0,true,null,"x\\"yé\\n"]}']
 
 

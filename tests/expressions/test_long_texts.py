@@ -77,8 +77,10 @@ def _distance(left: str, right: str) -> int:
 
 def test_levenshtein_is_the_edit_distance() -> None:
     draw = random.Random(5)
-    pairs = [("".join(draw.choices("abé😀", k=draw.randrange(9))), "".join(draw.choices("abé😀", k=draw.randrange(9))))
-             for _ in range(500)]  # fmt: skip
+    pairs = [
+        ("".join(draw.choices("abé😀", k=draw.randrange(9))), "".join(draw.choices("abé😀", k=draw.randrange(9))))
+        for _ in range(500)
+    ]
     call = build_call("LEVENSHTEIN", [Column(STRING, 0), Column(STRING, 1)])
     columns = [pa.array([p[n] for p in pairs], STRING) for n in (0, 1)]
     assert evaluate(call, columns, len(pairs)).to_pylist() == [_distance(*p) for p in pairs]

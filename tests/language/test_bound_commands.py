@@ -129,8 +129,11 @@ def test_a_query_with_everything(standing: Catalog) -> None:
     )
     command = _as(CreateQueryCommand, text, standing)
     assert command.attributes == {
-        "weight": "0.5", "on_failure": "stop server", "sink_retry": "5 seconds", "comment": "x",
-    }  # fmt: skip
+        "weight": "0.5",
+        "on_failure": "stop server",
+        "sink_retry": "5 seconds",
+        "comment": "x",
+    }
     assert (command.query.name, command.query.sink, command.into) == ("z", SinkSpec("CONSOLE"), True)
     assert (command.text, command.reads) == (text, frozenset({"v"}))
     assert not _as(CreateQueryCommand, "CREATE QUERY z AS SELECT a FROM v", standing).into
@@ -206,8 +209,11 @@ def test_drop(standing: Catalog) -> None:
     assert [e.code for e in _errors("DROP VIEW v", standing)] == ["P0222"]
     dropped = _as(DropCommand, "DROP VIEW V CASCADE", standing)
     assert dropped.drops == (
-        Dropped("QUERY", "q"), Dropped("QUERY", "p"), Dropped("VIEW", "w"), Dropped("VIEW", "v"),
-    )  # fmt: skip
+        Dropped("QUERY", "q"),
+        Dropped("QUERY", "p"),
+        Dropped("VIEW", "w"),
+        Dropped("VIEW", "v"),
+    )
     after = applied(dropped, standing)
     assert (set(after.queries), set(after.views), set(after.registered)) == ({"e"}, set(), {"e"})
     assert _as(DropCommand, "DROP QUERY IF EXISTS q", standing).if_exists
@@ -242,8 +248,10 @@ def test_another_query_under_the_same_name(standing: Catalog) -> None:
     action = _as(AlterQuery, text, standing).action
     assert isinstance(action, ReplaceQuery)
     assert (action.query.name, action.query.root.schema.names, action.text) == (
-        "q", ("c",), "SELECT COUNT(*) AS c FROM s",
-    )  # fmt: skip
+        "q",
+        ("c",),
+        "SELECT COUNT(*) AS c FROM s",
+    )
     assert (action.start, action.reset, action.reads) == (Start(StartMode.AT, 0), True, frozenset({"s"}))
 
 
@@ -337,8 +345,12 @@ def test_settings(standing: Catalog) -> None:
     assert _bound("ALTER SYSTEM SET max_batch_rows = 5", standing) == AlterSystem("max_batch_rows", "5")
     changed = _as(ChangeSetting, "SET seed = 5", standing)
     assert (changed.key, changed.value, changed.settings["seed"]) == ("seed", "5", 5)
-    for text in ("ALTER SYSTEM SET seed = x", "ALTER SYSTEM SET nope = 1", "ALTER SYSTEM SET spark.a = 1",
-                 "ALTER SYSTEM SET metrics_port = 1"):  # fmt: skip
+    for text in (
+        "ALTER SYSTEM SET seed = x",
+        "ALTER SYSTEM SET nope = 1",
+        "ALTER SYSTEM SET spark.a = 1",
+        "ALTER SYSTEM SET metrics_port = 1",
+    ):
         assert [e.code for e in _errors(text, standing)] == ["P0104"]
 
 
@@ -391,8 +403,9 @@ def test_update(standing: Catalog) -> None:
     names = standing.sources["prices"].columns.names
     assert command.relation == "prices"
     assert [(i, to_sql(value, names)) for i, value in command.assignments] == [
-        (1, "price * 2"), (2, "9"),
-    ]  # fmt: skip
+        (1, "price * 2"),
+        (2, "9"),
+    ]
     assert command.condition is not None
     assert to_sql(command.condition, names) == "item LIKE 't%' AND price > 1"
     assert _as(UpdateRows, "UPDATE rates SET rate = '1.5', at = 1", standing).condition is None

@@ -27,9 +27,13 @@ def test_a_stream_with_every_clause() -> None:
     assert source.columns.names == ("Id", "fare", "code", "ts")
     assert source.columns.types == (pa.int64(), pa.decimal128(8, 2), pa.string(), TIMESTAMP)
     assert source.options == (
-        ("path", "data/*.csv"), ("header", "true"), ("delimiter", ";"), ("order", "modified"), ("watch", "true"),
+        ("path", "data/*.csv"),
+        ("header", "true"),
+        ("delimiter", ";"),
+        ("order", "modified"),
+        ("watch", "true"),
         ("format", "csv"),
-    )  # fmt: skip
+    )
     assert (source.timestamp, source.domain, source.slack) == (3, CALENDAR, 90_000_000)
     assert source.on_error is OnError.SKIP
 

@@ -82,8 +82,15 @@ def test_all_errors_of_a_script_come_at_once(catalog: Catalog) -> None:
         SELECT SUM(a) OVER (ORDER BY a) FROM s, missing;
     """
     assert [(e.code, e.position.line) for e in errors_of(script, catalog) if e.position] == [
-        ("P0207", 2), ("P0202", 4), ("P0202", 4), ("P0202", 4), ("P0101", 5), ("P0102", 6), ("P0901", 8), ("P0201", 8),
-    ]  # fmt: skip
+        ("P0207", 2),
+        ("P0202", 4),
+        ("P0202", 4),
+        ("P0202", 4),
+        ("P0101", 5),
+        ("P0102", 6),
+        ("P0901", 8),
+        ("P0201", 8),
+    ]
 
 
 def test_nothing_is_declared_by_a_script_with_an_error(catalog: Catalog) -> None:

@@ -27,8 +27,9 @@ def test_latest_is_refused_where_it_stands() -> None:
     (error,) = caught.value.errors
     assert error.code == "P0901" and "'latest'" in error.message
     assert error.position is not None and (error.position.line, error.position.text[error.position.column - 1 :]) == (
-        3, "'latest';",
-    )  # fmt: skip
+        3,
+        "'latest';",
+    )
     assert error.hint is not None and "'window'" in error.hint
     assert session.settings["isolation"] == "window", "nothing of the script has been executed"
 

@@ -93,9 +93,11 @@ def _generated(seeds: range, productions: Sequence[str]) -> Iterator[str]:
 
 
 def test_what_the_grammar_generates(
-    case_count: int | None, case_seed: int | None, record_property: Callable[[str, object], None],
+    case_count: int | None,
+    case_seed: int | None,
+    record_property: Callable[[str, object], None],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     assert set(LIVE) <= set(GRAMMAR)
     for terminal, texts in HERE.items():
         monkeypatch.setitem(TERMINALS, terminal, texts)

@@ -50,8 +50,11 @@ def test_windows(window: str, meaning: str, catalog: Catalog) -> None:
 
 
 def test_ticks_are_of_the_streams_domain(catalog: Catalog) -> None:
-    (window,) = [w for w in walk(bind_query("SELECT a FROM n [RANGE 2 MINUTES SLIDE 30 SECONDS]", catalog).root)
-                 if isinstance(w, Window)]  # fmt: skip
+    (window,) = [
+        w
+        for w in walk(bind_query("SELECT a FROM n [RANGE 2 MINUTES SLIDE 30 SECONDS]", catalog).root)
+        if isinstance(w, Window)
+    ]
     assert (window.length, window.slide) == (120, 30)
 
 
@@ -102,8 +105,9 @@ def test_grouping_by_expressions_aliases_and_positions(catalog: Catalog) -> None
     first, *others = [bind_query(text, catalog).root for text in texts]
     assert all(other == first for other in others)
     assert bind_query("SELECT a + 1, (a + 1) * COUNT(*) FROM s GROUP BY a + 1", catalog).root.schema.types == (
-        pa.int32(), pa.int64(),
-    )  # fmt: skip
+        pa.int32(),
+        pa.int64(),
+    )
 
 
 def test_positions_may_begin_with_zeros(catalog: Catalog) -> None:
@@ -190,8 +194,10 @@ def test_self_joins_and_brackets(catalog: Catalog) -> None:
 
 
 def test_union_all_finds_common_types(catalog: Catalog) -> None:
-    query = bind_query("SELECT a, b FROM s UNION ALL SELECT y, 'k' FROM t UNION ALL SELECT a, NULL FROM n_free",
-                       bind_script("CREATE RELATION n_free (a DOUBLE) FROM MEMORY ()", catalog).catalog)  # fmt: skip
+    query = bind_query(
+        "SELECT a, b FROM s UNION ALL SELECT y, 'k' FROM t UNION ALL SELECT a, NULL FROM n_free",
+        bind_script("CREATE RELATION n_free (a DOUBLE) FROM MEMORY ()", catalog).catalog,
+    )
     assert query.root.schema.types == (pa.float64(), pa.string())
     assert len(query.root.inputs[0].inputs) == 3
 
@@ -258,8 +264,11 @@ def test_names_fold_case_unless_quoted(catalog: Catalog) -> None:
     assert bind_query("select A, S.B from S", catalog).root == bind_query("SELECT a, b FROM s", catalog).root
     declared = bind_script("CREATE RELATION q (`My Col` INT, `SELECT` INT) FROM MEMORY ()").catalog
     assert bind_query("SELECT `My Col`, `SELECT` AS `X y` FROM q", declared).output_names == (
-        "ts", "op", "My Col", "X y",
-    )  # fmt: skip
+        "ts",
+        "op",
+        "My Col",
+        "X y",
+    )
 
 
 def test_integer_division_is_a_setting(catalog: Catalog) -> None:

@@ -62,9 +62,28 @@ VALUES: st.SearchStrategy[tuple[Any, str]] = st.one_of(
     st.tuples(TEXTS, st.sampled_from(["text", "varchar", "uuid", "json"])),
     st.tuples(st.sampled_from(["0001-01-01", "9999-12-31"]), st.just("date")),
     st.tuples(st.just("2024-02-29 10:00:00.000001Z"), st.sampled_from(["timestamp", "timestamptz"])),
-    st.tuples(st.none(), st.sampled_from(["int2", "int4", "int8", "oid", "bool", "float4", "float8", "numeric",
-                                          "bytea", "text", "varchar", "date", "timestamptz", "uuid"])),
-)  # fmt: skip
+    st.tuples(
+        st.none(),
+        st.sampled_from(
+            [
+                "int2",
+                "int4",
+                "int8",
+                "oid",
+                "bool",
+                "float4",
+                "float8",
+                "numeric",
+                "bytea",
+                "text",
+                "varchar",
+                "date",
+                "timestamptz",
+                "uuid",
+            ]
+        ),
+    ),
+)
 
 
 def with_values(text: str, values: list[WrittenValue]) -> Any:

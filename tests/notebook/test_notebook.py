@@ -68,8 +68,14 @@ def changes(*rows: tuple[str, str, float | None], name: str = "room") -> pa.Tabl
     start = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
     ticks = [start + dt.timedelta(minutes=i) for i in range(len(rows))]
     celsius = pa.array([value for _, _, value in rows], pa.float64())
-    return pa.table({"ts": pa.array(ticks, pa.timestamp("us", "UTC")), "op": [op for op, _, _ in rows],
-                     name: [room for _, room, _ in rows], "celsius": celsius})  # fmt: skip
+    return pa.table(
+        {
+            "ts": pa.array(ticks, pa.timestamp("us", "UTC")),
+            "op": [op for op, _, _ in rows],
+            name: [room for _, room, _ in rows],
+            "celsius": celsius,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,8 +197,11 @@ def test_one_output_is_replaced_until_the_result_ends() -> None:
         "q", Parts(changes(("+", "a", 1.0)), pa.table({}), changes(("-", "a", 1.0))), LatestRows(True), None, 0, shown
     )
     assert [view.state for view in shown.views] == [
-        "waiting for rows", "1 row so far", "2 rows so far", "2 rows, it has ended",
-    ]  # fmt: skip
+        "waiting for rows",
+        "1 row so far",
+        "2 rows so far",
+        "2 rows, it has ended",
+    ]
 
 
 def test_an_interrupt_ends_what_is_shown_alone() -> None:
@@ -280,9 +289,13 @@ def test_answers_of_a_server_are_tables(client: ServerClient) -> None:
     client.execute("CREATE RELATION `<b>` (`<i>` STRING, PRIMARY KEY (`<i>`)) FROM MEMORY ()")
     client.insert("<b>", [{"<i>": HOSTILE.replace("\u0000", "")}, {"<i>": "é"}])
     for answer in (
-        client.select("SELECT * FROM `<b>`"), client.execute("SELECT * FROM `<b>`"), client.queries(),
-        client.execute("SHOW QUERIES"), client.execute("SHOW QUERIES; SELECT 1 AS a FROM `<b>`"), client.statements(),
-    ):  # fmt: skip
+        client.select("SELECT * FROM `<b>`"),
+        client.execute("SELECT * FROM `<b>`"),
+        client.queries(),
+        client.execute("SHOW QUERIES"),
+        client.execute("SHOW QUERIES; SELECT 1 AS a FROM `<b>`"),
+        client.statements(),
+    ):
         found = Tags(answer._repr_html_())  # type: ignore[attr-defined]
         assert "table" in found.tags and not {"script", "b", "td>"} & set(found.tags)
     assert Tags(client.execute("DESCRIBE `<b>`")._repr_html_()).tags == ["pre"]
@@ -330,9 +343,11 @@ def test_a_server_that_keeps_no_contents_leaves_no_other_output(tmp_path: Path) 
                     client.watch("warm", display=Shown(), **{name: "celsus"})
                 assert caught.value.code == "P0202" and caught.value.hint == "did you mean celsius?"
             for given, said in (
-                ({"value": "room"}, "columns with numbers: celsius"), ({"seconds": -1}, "as in seconds="),
-                ({"every": "1s"}, "as in every="), ({"rows": 0}, "from 1 on"),
-            ):  # fmt: skip
+                ({"value": "room"}, "columns with numbers: celsius"),
+                ({"seconds": -1}, "as in seconds="),
+                ({"every": "1s"}, "as in every="),
+                ({"rows": 0}, "from 1 on"),
+            ):
                 with pytest.raises(PenstockError) as caught:
                     client.watch("warm", display=Shown(), **given)  # type: ignore[arg-type]
                 assert caught.value.code == "P0203" and said in str(caught.value.hint)

@@ -123,14 +123,16 @@ class InProcess:
 def flights(demo: Any) -> pa.Table:
     count = 2_000
     departures = [demo.BEGINNING + timedelta(seconds=30 * n) for n in range(count)]
-    return pa.table({
-        "departure": pa.array(departures, pa.timestamp("us", "UTC")),
-        "carrier": pa.array(["UA", "B6"] * (count // 2)),
-        "flight": pa.array(range(count), pa.int32()),
-        "origin": pa.array([("EWR", "JFK", "LGA")[n % 3] for n in range(count)]),
-        "dest": pa.array([("BOS", "ORD", "LAX", "MIA")[n % 4] for n in range(count)]),
-        "dep_delay": pa.array([float(n % 200) for n in range(count)]),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "departure": pa.array(departures, pa.timestamp("us", "UTC")),
+            "carrier": pa.array(["UA", "B6"] * (count // 2)),
+            "flight": pa.array(range(count), pa.int32()),
+            "origin": pa.array([("EWR", "JFK", "LGA")[n % 3] for n in range(count)]),
+            "dest": pa.array([("BOS", "ORD", "LAX", "MIA")[n % 4] for n in range(count)]),
+            "dep_delay": pa.array([float(n % 200) for n in range(count)]),
+        }
+    )
 
 
 def test_the_demo_with_the_page_open(

@@ -167,8 +167,9 @@ def test_a_plan_is_filtered_and_explained(page: Any, live: Running) -> None:
     assert page.get_by_text("At an edge:").locator("b").all_inner_texts() == ["MON", "WKS", "STR"]
     for label, value, other in (("only of the query", "hot", "sold"), ("only of queries that read", "orders", "hot")):
         page.get_by_label(label).select_option(value)
-        page.wait_for_function("(n) => { const f = document.querySelectorAll('.plan [data-node]').length;"
-                               " return f && f < n; }", arg=of_all)  # fmt: skip
+        page.wait_for_function(
+            "(n) => { const f = document.querySelectorAll('.plan [data-node]').length; return f && f < n; }", arg=of_all
+        )
         assert other not in page.locator(".plan svg").text_content()
         page.get_by_label(label).select_option("")
         page.wait_for_function("(n) => document.querySelectorAll('.plan [data-node]').length === n", arg=of_all)

@@ -71,9 +71,16 @@ def test_keys_go_through_a_thousand_queries(listed: Any) -> None:
         page.keyboard.press(key)
         reached.append(page.evaluate(REACHED))
     assert [name for name, _ in reached] == [
-        "alert0002", "query0999", "query0999", "query0997", "alert0000", "alert0020", "query0001", "query0003",
+        "alert0002",
+        "query0999",
+        "query0999",
+        "query0997",
+        "alert0000",
+        "alert0020",
         "query0001",
-    ]  # fmt: skip
+        "query0003",
+        "query0001",
+    ]
     assert all(is_seen for _, is_seen in reached), reached
     page.wait_for_timeout(1100)
     page.keyboard.type("alert05")

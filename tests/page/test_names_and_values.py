@@ -125,8 +125,10 @@ def test_values_at_the_limits_of_their_types(page: Any, live: Running) -> None:
     assert results.locator("td.null").count() == 3
     results.get_by_role("button", name="all 3,000 characters").click()
     assert results.get_by_text("x" * 3_000).count() == 1
-    for column, order in (("d", ["NULL", "-1.5", "0.0000000001", "9", "10", "1234567890123456789012345678.0123456789"]),
-                          ("x", ["-Infinity", "-1e+308", "19.5", "1e+308", "Infinity", "NaN"])):  # fmt: skip
+    for column, order in (
+        ("d", ["NULL", "-1.5", "0.0000000001", "9", "10", "1234567890123456789012345678.0123456789"]),
+        ("x", ["-Infinity", "-1e+308", "19.5", "1e+308", "Infinity", "NaN"]),
+    ):
         results.get_by_role("button", name=column, exact=True).click()
         place = {"x": 3, "d": 4}[column]
         texts = [row.locator("td").nth(place).inner_text() for row in results.locator("tbody tr").all()]

@@ -36,8 +36,10 @@ def test_an_edge_shows_the_rows_that_pass(
     while not engine._taps.edges:
         page.wait_for_timeout(20)
     with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
-        client.insert("readings", [{"at": f"2024-03-01 09:{n:02}:00", "<i>room</i>": "<b>hall</b>", "celsius": 20.0 + n}
-                                   for n in range(3)])  # fmt: skip
+        client.insert(
+            "readings",
+            [{"at": f"2024-03-01 09:{n:02}:00", "<i>room</i>": "<b>hall</b>", "celsius": 20.0 + n} for n in range(3)],
+        )
     table = page.get_by_role("region", name="rows that pass")
     table.get_by_text("<b>hall</b>").first.wait_for()
     assert table.locator("tbody tr").count() == 3 and table.locator("tbody b").count() == 0

@@ -68,8 +68,11 @@ def test_every_cut_gives_what_the_oracle_says(
     seed: int, shards: int, batch: int, reload: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name, value in (
-        (at_once, "_WAVE", 8), (at_once, "_STRETCH", 2), (lanes, "_SAMPLED", 1), (lanes, "_SAMPLE", np.uint64(1)),
-    ):  # fmt: skip
+        (at_once, "_WAVE", 8),
+        (at_once, "_STRETCH", 2),
+        (lanes, "_SAMPLED", 1),
+        (lanes, "_SAMPLE", np.uint64(1)),
+    ):
         monkeypatch.setattr(module, name, value)
     queries = bind_script(script()).queries
     inputs = {"S": rows(seed)}

@@ -95,8 +95,12 @@ def test_the_first_values_are_sorted_in_place() -> None:
     """Of any number, with equal ones and the limits of the type among them."""
     draw = np.random.default_rng(0)
     for size in (0, 1, 2, 3, 4, 5, 8, 31, 100, 1000):
-        for values in (np.arange(size), np.arange(size)[::-1].copy(), draw.integers(-(2**63), 2**63 - 1, size),
-                       draw.integers(0, 3, size)):  # fmt: skip
+        for values in (
+            np.arange(size),
+            np.arange(size)[::-1].copy(),
+            draw.integers(-(2**63), 2**63 - 1, size),
+            draw.integers(0, 3, size),
+        ):
             for count in {size, size // 2}:
                 sorted_values = values.copy()
                 sort_first(sorted_values, count)

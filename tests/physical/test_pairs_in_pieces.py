@@ -50,9 +50,7 @@ def script(way: str, condition: str, select: str = "SELECT k FROM s [RANGE UNBOU
     )
 
 
-def rows(
-    way: str, count: int, missing: float = 0.0, within: int = 1_000_000, every: int = 1
-) -> dict[str, pa.Table]:  # fmt: skip
+def rows(way: str, count: int, missing: float = 0.0, within: int = 1_000_000, every: int = 1) -> dict[str, pa.Table]:
     draw = random.Random(f"{way} {count}")
 
     def table(**more: list[str]) -> pa.Table:

@@ -19,17 +19,32 @@ from hypothesis import strategies as st
 from penstock.physical.kernels.value_codec import pack, unpack
 
 _ATOMS = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary() | st.dates()
-    | st.datetimes() | st.timedeltas() | st.decimals(allow_nan=False) | st.fractions() | st.times()
-)  # fmt: skip
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.dates()
+    | st.datetimes()
+    | st.timedeltas()
+    | st.decimals(allow_nan=False)
+    | st.fractions()
+    | st.times()
+)
 _VALUES = st.recursive(
     _ATOMS,
     lambda inner: (
-        st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(_ATOMS, inner) | st.sets(_ATOMS)
-        | st.frozensets(_ATOMS) | st.lists(inner).map(deque) | st.dictionaries(st.text(), inner).map(OrderedDict)
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(_ATOMS, inner)
+        | st.sets(_ATOMS)
+        | st.frozensets(_ATOMS)
+        | st.lists(inner).map(deque)
+        | st.dictionaries(st.text(), inner).map(OrderedDict)
     ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(_VALUES)

@@ -61,11 +61,13 @@ def slot(plan: Plan, attribute: str) -> OpenChoice:
 
 def rows(seed: int) -> pa.Table:
     numbers = range(60)
-    return pa.table({
-        "k": pa.array([(n * seed) % 5 for n in numbers], pa.int32()),
-        "v": pa.array([(n * 7 + seed) % 11 for n in numbers], pa.int32()),
-        "t": pa.array([n // 2 for n in numbers], pa.int32()),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "k": pa.array([(n * seed) % 5 for n in numbers], pa.int32()),
+            "v": pa.array([(n * 7 + seed) % 11 for n in numbers], pa.int32()),
+            "t": pa.array([n // 2 for n in numbers], pa.int32()),
+        }
+    )
 
 
 def agree(text: str, chosen: PlanChoice) -> None:

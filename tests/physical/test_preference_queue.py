@@ -92,9 +92,16 @@ class Twin:
         self.lengths = [rng.choice([4, 11, 30]) for _ in range(2)]
         rate = Fraction(int(p[GRANT]), int(p[TICKS])) if p[BUDGET] == PER_TIME else None
         self.plain = NaiveQueue(
-            int(p[SORT]), self.fade, (int(p[EVERY]), int(p[EVERY + 1])), bool(p[BY_AGE]), int(p[GRANT]), rate,
-            int(p[QUEUE]), DEPTH, lambda stretch, now: granularity(stretch, now, RATE, DEPTH),
-        )  # fmt: skip
+            int(p[SORT]),
+            self.fade,
+            (int(p[EVERY]), int(p[EVERY + 1])),
+            bool(p[BY_AGE]),
+            int(p[GRANT]),
+            rate,
+            int(p[QUEUE]),
+            DEPTH,
+            lambda stretch, now: granularity(stretch, now, RATE, DEPTH),
+        )
         self.new_queue()
         self.elements: list[list[NaiveElement]] = [[], []]
         self.order = 0
@@ -144,9 +151,10 @@ class Twin:
         rows = [one for at in instants for one in by_instant[at]]
         counts = [len(by_instant[at]) for at in instants]
         given = EntryInstants(
-            np.array(instants, np.int64), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.array(instants, np.int64),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             np.array([paying[at] for at in instants], np.int64),
-        )  # fmt: skip
+        )
         new = NewEntries(
             np.array([r[0] for r in rows], np.int64).reshape(-1, ENTRY_COLUMNS),
             np.array([r[1] for r in rows], np.float64).reshape(-1, RANK_COLUMNS),

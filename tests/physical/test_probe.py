@@ -78,5 +78,6 @@ def test_zeros_of_either_sign_find_one_group_and_keep_their_own() -> None:
     rows = pa.table({"ts": pa.array([1, 2], pa.int32()), "k": [0.0, -0.0]})
     told = run_local(bind_script(script).queries, {"S": rows}).tables["q"].to_pylist()
     assert [(str(row["mine"]), str(row["theirs"]), row["n"]) for row in told] == [
-        ("0.0", "0.0", 1), ("-0.0", "0.0", 2),
-    ]  # fmt: skip
+        ("0.0", "0.0", 1),
+        ("-0.0", "0.0", 2),
+    ]

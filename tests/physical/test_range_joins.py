@@ -113,12 +113,16 @@ def test_a_band_is_cut_into_cells_over_shards() -> None:
     (join,) = (s for s in steps if isinstance(s.spec, JoinSpec))
     assert all(edge.exchange is not None and edge.exchange.key for edge in join.inputs)
     inputs = {
-        name: pa.table({
-            "ts": pa.array(np.arange(200) // 20, pa.int32()), "k": pa.array(np.zeros(200), pa.int32()),
-            "x": pa.array(np.arange(200) * 7 % 100, pa.int32()), "w": pa.array([f"{name}{i}" for i in range(200)]),
-        })
+        name: pa.table(
+            {
+                "ts": pa.array(np.arange(200) // 20, pa.int32()),
+                "k": pa.array(np.zeros(200), pa.int32()),
+                "x": pa.array(np.arange(200) * 7 % 100, pa.int32()),
+                "w": pa.array([f"{name}{i}" for i in range(200)]),
+            }
+        )
         for name in "ST"
-    }  # fmt: skip
+    }
     (bound,) = bind_script(f"{STREAMS}CREATE QUERY q AS ISTREAM({BAND});").queries
     answers = [CaseRun(shards=n, guesses=None).answer([bound], inputs, False, None) for n in (1, 3)]
     tables = [sorted(map(str, a.tables["q"].to_pylist())) for a in answers]
@@ -306,9 +310,17 @@ JOINED = (
 
 
 def column_of(kind: str) -> pa.Array:
-    arrow = {"TINYINT": pa.int8(), "INT": pa.int32(), "BIGINT": pa.int64(), "FLOAT": pa.float32(),
-             "DOUBLE": pa.float64(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", tz="UTC"),
-             "DECIMAL(6,2)": pa.decimal128(6, 2), "DECIMAL(38,0)": pa.decimal128(38, 0)}[kind]  # fmt: skip
+    arrow = {
+        "TINYINT": pa.int8(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "FLOAT": pa.float32(),
+        "DOUBLE": pa.float64(),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+        "DECIMAL(6,2)": pa.decimal128(6, 2),
+        "DECIMAL(38,0)": pa.decimal128(38, 0),
+    }[kind]
     values = BANDED[kind]
     return pa.array([Decimal(v) if v is not None and "DEC" in kind else v for v in values], arrow)
 

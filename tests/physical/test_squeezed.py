@@ -23,9 +23,13 @@ def batch(**columns: object) -> pa.RecordBatch:
 def test_what_was_squeezed_comes_back(size: int) -> None:
     every = np.arange(size)
     given = batch(
-        one=np.full(size, -7), runs=every // 10 * 2**40, single=every, mixed=np.where(every < 50, every, 3),
-        small=(every // 10).astype(np.int32), text=["a"] * size,
-    )  # fmt: skip
+        one=np.full(size, -7),
+        runs=every // 10 * 2**40,
+        single=every,
+        mixed=np.where(every < 50, every, 3),
+        small=(every // 10).astype(np.int32),
+        text=["a"] * size,
+    )
     for piece in (given, given.slice(size // 3)):
         (came,) = decode(encode([run_length_encoded(piece)]))
         assert run_length_decoded(came).equals(piece)

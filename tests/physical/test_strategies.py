@@ -71,11 +71,17 @@ def test_the_answers_are_the_same() -> None:
         "T": pa.table({"ts": pa.array(ticks, pa.int32()), "a": pa.array([t * 3 % 7 for t in ticks], pa.int32())}),
     }
     answers = [
-        run_local(bound.queries, inputs, batch_rows=3, reload=True, strategy=strategy).tables["q"].sort_by([
-            ("ts", "ascending"), ("op", "descending"), ("a", "ascending"),
-        ])
+        run_local(bound.queries, inputs, batch_rows=3, reload=True, strategy=strategy)
+        .tables["q"]
+        .sort_by(
+            [
+                ("ts", "ascending"),
+                ("op", "descending"),
+                ("a", "ascending"),
+            ]
+        )
         for strategy in Strategy
-    ]  # fmt: skip
+    ]
     assert answers[0].num_rows > 50
     assert answers[0] == answers[1] == answers[2]
 

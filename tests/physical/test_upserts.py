@@ -13,9 +13,12 @@ from penstock.runtime.local.runtime import run_local
 from penstock.testing.denotation.relations import content
 from penstock.types import Field, Schema, TimeDomain, Unit
 
-COLUMNS = Schema(tuple(Field(n, t) for n, t in zip(
-    ("at", "op", "k", "v"), (pa.int64(), pa.string(), pa.int32(), pa.int32()), strict=True
-)))  # fmt: skip
+COLUMNS = Schema(
+    tuple(
+        Field(n, t)
+        for n, t in zip(("at", "op", "k", "v"), (pa.int64(), pa.string(), pa.int32(), pa.int32()), strict=True)
+    )
+)
 SOURCE = Source(
     "r", False, COLUMNS, "MEMORY", (), 0, TimeDomain(Unit.SECOND, False), operation=1, primary_key=(2,), upserts=True
 )

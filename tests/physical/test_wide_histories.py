@@ -50,12 +50,19 @@ def window(draw: random.Random) -> str:
     t, u = draw.choice(LENGTHS), draw.choice(SLIDES)
     return draw.choice(
         (
-            f"[RANGE {t} SECONDS]", f"[RANGE {t} SECONDS]", f"[RANGE {t} SECONDS]", "[NOW]", "[UNBOUNDED]",
-            f"[RANGE {t} SECONDS SLIDE {u} SECONDS]", f"[RANGE {2 * u} SECONDS SLIDE {u} SECONDS]",
-            f"[RANGE {u} SECONDS SLIDE {u} SECONDS]", f"[ROWS {draw.choice((1, 3, 6))}]",
-            f"[PARTITION BY k ROWS {draw.choice((1, 2))}]", f"[ROWS 4 SLIDE {draw.choice((2, 4))} TUPLES]",
+            f"[RANGE {t} SECONDS]",
+            f"[RANGE {t} SECONDS]",
+            f"[RANGE {t} SECONDS]",
+            "[NOW]",
+            "[UNBOUNDED]",
+            f"[RANGE {t} SECONDS SLIDE {u} SECONDS]",
+            f"[RANGE {2 * u} SECONDS SLIDE {u} SECONDS]",
+            f"[RANGE {u} SECONDS SLIDE {u} SECONDS]",
+            f"[ROWS {draw.choice((1, 3, 6))}]",
+            f"[PARTITION BY k ROWS {draw.choice((1, 2))}]",
+            f"[ROWS 4 SLIDE {draw.choice((2, 4))} TUPLES]",
         )
-    )  # fmt: skip
+    )
 
 
 AGGREGATES = (

@@ -81,11 +81,17 @@ CREATE RELATION R2 (ts INT, k {key}, c INT, op VARCHAR, PRIMARY KEY (k)) {timed}
 def window(draw: random.Random) -> str:
     """A window whose rows are ended by time alone, in most cases."""
     t, u = draw.choice(LENGTHS), draw.choice((1, 2, 3, 4))
-    return draw.choice((
-        *(f"[RANGE {t} SECONDS]",) * 5, f"[RANGE {t} SECONDS SLIDE {u} SECONDS]",
-        f"[RANGE {3 * u} SECONDS SLIDE {u} SECONDS]", f"[ROWS {u}]",
-        f"[PARTITION BY k ROWS {u}]", f"[PARTITION BY k ROWS 2 RANGE {t} SECONDS]", "[NOW]",
-    ))  # fmt: skip
+    return draw.choice(
+        (
+            *(f"[RANGE {t} SECONDS]",) * 5,
+            f"[RANGE {t} SECONDS SLIDE {u} SECONDS]",
+            f"[RANGE {3 * u} SECONDS SLIDE {u} SECONDS]",
+            f"[ROWS {u}]",
+            f"[PARTITION BY k ROWS {u}]",
+            f"[PARTITION BY k ROWS 2 RANGE {t} SECONDS]",
+            "[NOW]",
+        )
+    )
 
 
 def other_text(draw: random.Random) -> str:
@@ -94,32 +100,40 @@ def other_text(draw: random.Random) -> str:
     t = f"[RANGE {draw.choice(LENGTHS)} SECONDS]"
     joined = f"SELECT S.k, S.a, R.c FROM S {t}, {r} R WHERE S.k = R.k"
     grouped = f"SELECT k, COUNT(*) AS n, MAX(a) AS a FROM {s} {w} GROUP BY k"
-    return draw.choice((
-        joined, joined, f"{joined} AND S.a <> R.c",
-        f"SELECT x.k, x.a, y.m FROM S {w} x, S {v} y WHERE x.k = y.k AND x.a {draw.choice(('<=', '<>', '='))} y.a",
-        f"SELECT x.k, y.a, z.x FROM S {t} x, S {v} y, U {w} z WHERE x.k = y.k AND y.k = z.k",
-        f"SELECT x.k, y.a FROM S {t} x, T {t} y WHERE x.a BETWEEN y.a - 1 AND y.a + 1",
-        f"SELECT x.a, y.a AS b FROM S {t} x LEFT JOIN T {v} y ON x.k = y.k",
-        f"SELECT x.a, y.c AS b FROM S {t} x FULL JOIN {r} y ON x.k = y.k",
-        f"SELECT x, k, m FROM {s} {w}", f"SELECT x, COUNT(*) AS n FROM {s} {w} GROUP BY x",
-        f"SELECT k, MIN(x) AS v, MAX(x) AS w, MIN(k) AS u FROM {s} {w} GROUP BY k", f"SELECT MIN(k) AS v FROM {s} {w}",
-        f"SELECT k, COUNT(*) AS n, MAX(c) AS c FROM ({joined}) j GROUP BY k",
-        f"SELECT g.k, g.n, R.c FROM ({grouped}) g, {r} R WHERE g.k = R.k",
-        f"SELECT n, COUNT(*) AS groups FROM ({grouped}) g GROUP BY n", f"SELECT DISTINCT a FROM ({grouped}) g",
-        f"SELECT k, COUNT(*) AS n FROM (ISTREAM({joined})) {t} i GROUP BY k",
-        f"SELECT i.k, i.n, U.a FROM (RSTREAM({grouped})) {t} i, U {v} WHERE i.k = U.k",
-        f"SELECT k, a FROM {s} {w} WHERE k IN (SELECT k FROM {r} R WHERE c > 1)",
-        f"SELECT k, a FROM {s} {w} WHERE k NOT IN (SELECT k FROM {r} R WHERE c > 1)",
-        f"SELECT k, a FROM {s} {w} WHERE a > (SELECT MIN(c) FROM {r} R)",
-        f"SELECT k, a FROM {s} {t} SAMPLE({draw.choice((40, 60))})",
-        f"SELECT k, ARRAY_AGG(DISTINCT a) AS v FROM {s} {w} GROUP BY k",
-        f"SELECT MODE(x) AS v, MEDIAN(a) AS w FROM {s} {w}",
-        f"SELECT k, c, COUNT(*) AS n FROM {r} R GROUP BY k, c", f"SELECT c, MIN(k) AS v FROM {r} R GROUP BY c",
-        f"SELECT k, a FROM {s} {w} UNION ALL SELECT k, c FROM {r} R",
-        f"SELECT k FROM {r} R EXCEPT SELECT k FROM {s} {t}",
-        f"SELECT k, a FROM {s} {t} ORDER BY a DESC, k LIMIT {draw.choice((1, 3))}",
-        f"SELECT a, SUM(m) AS v, COUNT(DISTINCT k) AS n FROM {s} {w} GROUP BY a",
-    ))  # fmt: skip
+    return draw.choice(
+        (
+            joined,
+            joined,
+            f"{joined} AND S.a <> R.c",
+            f"SELECT x.k, x.a, y.m FROM S {w} x, S {v} y WHERE x.k = y.k AND x.a {draw.choice(('<=', '<>', '='))} y.a",
+            f"SELECT x.k, y.a, z.x FROM S {t} x, S {v} y, U {w} z WHERE x.k = y.k AND y.k = z.k",
+            f"SELECT x.k, y.a FROM S {t} x, T {t} y WHERE x.a BETWEEN y.a - 1 AND y.a + 1",
+            f"SELECT x.a, y.a AS b FROM S {t} x LEFT JOIN T {v} y ON x.k = y.k",
+            f"SELECT x.a, y.c AS b FROM S {t} x FULL JOIN {r} y ON x.k = y.k",
+            f"SELECT x, k, m FROM {s} {w}",
+            f"SELECT x, COUNT(*) AS n FROM {s} {w} GROUP BY x",
+            f"SELECT k, MIN(x) AS v, MAX(x) AS w, MIN(k) AS u FROM {s} {w} GROUP BY k",
+            f"SELECT MIN(k) AS v FROM {s} {w}",
+            f"SELECT k, COUNT(*) AS n, MAX(c) AS c FROM ({joined}) j GROUP BY k",
+            f"SELECT g.k, g.n, R.c FROM ({grouped}) g, {r} R WHERE g.k = R.k",
+            f"SELECT n, COUNT(*) AS groups FROM ({grouped}) g GROUP BY n",
+            f"SELECT DISTINCT a FROM ({grouped}) g",
+            f"SELECT k, COUNT(*) AS n FROM (ISTREAM({joined})) {t} i GROUP BY k",
+            f"SELECT i.k, i.n, U.a FROM (RSTREAM({grouped})) {t} i, U {v} WHERE i.k = U.k",
+            f"SELECT k, a FROM {s} {w} WHERE k IN (SELECT k FROM {r} R WHERE c > 1)",
+            f"SELECT k, a FROM {s} {w} WHERE k NOT IN (SELECT k FROM {r} R WHERE c > 1)",
+            f"SELECT k, a FROM {s} {w} WHERE a > (SELECT MIN(c) FROM {r} R)",
+            f"SELECT k, a FROM {s} {t} SAMPLE({draw.choice((40, 60))})",
+            f"SELECT k, ARRAY_AGG(DISTINCT a) AS v FROM {s} {w} GROUP BY k",
+            f"SELECT MODE(x) AS v, MEDIAN(a) AS w FROM {s} {w}",
+            f"SELECT k, c, COUNT(*) AS n FROM {r} R GROUP BY k, c",
+            f"SELECT c, MIN(k) AS v FROM {r} R GROUP BY c",
+            f"SELECT k, a FROM {s} {w} UNION ALL SELECT k, c FROM {r} R",
+            f"SELECT k FROM {r} R EXCEPT SELECT k FROM {s} {t}",
+            f"SELECT k, a FROM {s} {t} ORDER BY a DESC, k LIMIT {draw.choice((1, 3))}",
+            f"SELECT a, SUM(m) AS v, COUNT(DISTINCT k) AS n FROM {s} {w} GROUP BY a",
+        )
+    )
 
 
 def alike_text(draw: random.Random) -> str:

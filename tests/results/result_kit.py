@@ -53,8 +53,9 @@ ITEMS = pa.schema([("k", pa.string()), ("x", pa.int64())])
 def changes(query: Query, *rows: tuple[object, ...]) -> pa.Table:
     """Rows of a result: (ts, op, items) of a relation, (ts, items) of a stream."""
     columns = list(zip(*rows, strict=True)) or [()] * len(query.output_schema)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, query.output_schema, strict=True)],
-                    schema=query.output_schema)  # fmt: skip
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, query.output_schema, strict=True)], schema=query.output_schema
+    )
 
 
 class Log:

@@ -73,9 +73,13 @@ def test_a_snapshot_as_of_an_earlier_instant(tmp_path: Path) -> None:
     reader = ResultReader(tmp_path, "r-1")
     subscription = reader.read(snapshot=True, progress=True, after=2)
     assert rows_in(all_of(subscription)) == [
-        (2, "+", "a", 1), (2, "+", "b", 2), (2, "p", None, None), (3, "-", "a", 1), (4, "+", "c", 3),
+        (2, "+", "a", 1),
+        (2, "+", "b", 2),
+        (2, "p", None, None),
+        (3, "-", "a", 1),
+        (4, "+", "c", 3),
         (4, "p", None, None),
-    ]  # fmt: skip
+    ]
     log.write(2, {"r": changes(R, (6, "-", "b", 2))}, 7)
     assert rows_in(all_of(subscription)) == [(6, "-", "b", 2), (7, "p", None, None)]
     bounded = all_of(reader.read(snapshot=True, progress=True, after=2, up_to=3))
@@ -97,8 +101,11 @@ def test_a_snapshot_as_of_an_instant_before_zero(tmp_path: Path, tick: int) -> N
     assert found == ["", "a", "a", "b", *["bc"] * (tick + 1)]
     reader = ResultReader(tmp_path, "r-1", contents)
     assert rows_in(all_of(reader.read(snapshot=True, after=-2))) == [
-        (-2, "+", "a", 1), (-1, "-", "a", 1), (-1, "+", "b", 2), (0, "+", "c", 3),
-    ]  # fmt: skip
+        (-2, "+", "a", 1),
+        (-1, "-", "a", 1),
+        (-1, "+", "b", 2),
+        (0, "+", "c", 3),
+    ]
 
 
 def test_an_answer_that_ends_before_zero_ends_there(tmp_path: Path) -> None:

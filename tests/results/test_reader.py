@@ -75,9 +75,13 @@ def test_progress_comes_once_for_each_later_heartbeat(tmp_path: Path) -> None:
     log.write(4, {"s": changes(S, (9, "c", 1))}, END)
     found = all_of(subscription)
     assert rows_in(found) == [
-        (1, "+", "a", 1), (1, "p", None, None), (3, "p", None, None), (3, "+", "b", 1), (9, "+", "c", 1),
+        (1, "+", "a", 1),
+        (1, "p", None, None),
+        (3, "p", None, None),
+        (3, "+", "b", 1),
+        (9, "+", "c", 1),
         (9, "p", None, None),
-    ]  # fmt: skip
+    ]
     assert [str(delivery.cursor) for delivery in found] == ["s-1.1.1", "s-1.2.0", "s-1.3.1", "s-1.4.1"]
     again = reader.read("s-1.1.1", progress=True)
     assert rows_in(all_of(again))[0] == (3, "p", None, None)

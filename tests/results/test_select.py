@@ -191,8 +191,10 @@ def test_answers_of_queries_are_read_by_name(tmp_path: Path, catalog: Catalog) -
         assert state_of_results(tmp_path, ids, contents, batch).batch == last
     first = replace(state_of_results(tmp_path, ids, contents), batch=2)
     assert answered(catalog, "SELECT k, x FROM large", replace(first, delivered=100.0))[0] == [
-        ("a", 9), ("b", 7), ("b", 8)
-    ]  # fmt: skip
+        ("a", 9),
+        ("b", 7),
+        ("b", 8),
+    ]
     select = "SELECT sums.k, total FROM sums"
     assert answered(catalog, select + " AS OF 4", replace(first, delivered=100.0)) == ([("a", 12), ("b", 7)], 4)
     both = "SELECT sums.k, total, COUNT(*) AS n FROM sums, large WHERE sums.k = large.k GROUP BY sums.k, total AS OF 2"

@@ -53,13 +53,23 @@ class InlineRun:
     """One start of a script. parallelism: tasks that read side by side; options: further fields of `Work`."""
 
     def __init__(
-        self, script: str, checkpoint: Path, overwrite: bool = False, backfilled: bool = False, drain: bool = False,
-        parallelism: int = 2, accept_missing: bool = False, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        script: str,
+        checkpoint: Path,
+        overwrite: bool = False,
+        backfilled: bool = False,
+        drain: bool = False,
+        parallelism: int = 2,
+        accept_missing: bool = False,
+        **options: Any,
+    ) -> None:
         self._begin(
-            replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing, **options), checkpoint,
-            overwrite, parallelism, options,
-        )  # fmt: skip
+            replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing, **options),
+            checkpoint,
+            overwrite,
+            parallelism,
+            options,
+        )
 
     @classmethod
     def of(cls, work: Work, checkpoint: Path) -> InlineRun:
@@ -81,9 +91,12 @@ class InlineRun:
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.rounds = RoundLog(
-            self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset,
+            self.folder,
+            self.job.intake,
+            epoch=self.job.epoch,
+            carried=self.decision.epoch.offset,
             history=options.get("live", True),
-        )  # fmt: skip
+        )
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
         self.batch = self.folder.delivered().batch + 1
         self.heartbeats: Heartbeats | None = None
@@ -106,9 +119,14 @@ class InlineRun:
         return replace(_work(script, self.job.drain), backfill=backfill, **self.options)
 
     def change(
-        self, script: str, backfilled: bool = False, overwrite: bool = False, crash: bool = False,
-        ahead: Ahead | None = None, **options: Any,
-    ) -> InlineRun:  # fmt: skip
+        self,
+        script: str,
+        backfilled: bool = False,
+        overwrite: bool = False,
+        crash: bool = False,
+        ahead: Ahead | None = None,
+        **options: Any,
+    ) -> InlineRun:
         """Go on with another script when the outstanding round is done.
 
         Args:

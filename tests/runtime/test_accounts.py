@@ -35,8 +35,11 @@ def test_a_change_forgets_what_there_is_to_forget(tmp_path: Path) -> None:
     totals.at_ingest, totals.of("s").rows, totals.of("t").rows = {"b": {"share": 0.5}}, 4, 5
     totals.write(folder)
     for queries, sources, written in (
-        (["new"], {"s", "t", "u"}, 0), (["a", "new"], {"s", "t"}, 1), (["a"], {"s", "t"}, 0), (["b"], {"t"}, 1),
-    ):  # fmt: skip
+        (["new"], {"s", "t", "u"}, 0),
+        (["a", "new"], {"s", "t"}, 1),
+        (["a"], {"s", "t"}, 0),
+        (["b"], {"t"}, 1),
+    ):
         calls = FailingCalls()
         with replaced_storage(LocalStorage(calls)):
             forget_totals(folder, queries, sources)
@@ -81,8 +84,9 @@ def test_an_answer_that_is_final_for_ever_says_so(tmp_path: Path) -> None:
           TIMESTAMP BY ts;
         CREATE QUERY q INTO FILES (path '{tmp_path / "q"}') AS
           SELECT v, VALID(s) FROM S (v) VALID FOR v SECONDS AS s WHERE CLOSED(VALID(s));""",
-        tmp_path / "checkpoint", drain=True,
-    ).run()  # fmt: skip
+        tmp_path / "checkpoint",
+        drain=True,
+    ).run()
     totals = RunTotals(run.folder)
     assert run.heartbeats is not None
     totals.set_heartbeats(run.heartbeats.queries, run.heartbeats.sources)

@@ -201,11 +201,13 @@ def test_what_does_not_matter_changes_nothing(calm: Path) -> None:
     InlineRun(script(calm, "sums", "pairs"), calm / "checkpoint").run(3)
     cold()
     other = script(
-        calm, "pairs", "sums",
+        calm,
+        "pairs",
+        "sums",
         pairs="""-- the same in other words
         SELECT ISTREAM(l.x, r.x AS y) FROM S [NOW] l,
           S [RANGE 15 SECONDS] r WHERE l.k = r.k AND l.x < r.x""",
-    )  # fmt: skip
+    )
     run = InlineRun(other, calm / "checkpoint")
     assert (run.decision.kind.value, run.decision.epoch.number, run.decision.notices) == ("same", 0, ())
     run.run()

@@ -160,8 +160,10 @@ def test_the_law_is_kept(server: InlineServer, change: str, kept: str) -> None:
             server.settle()
             look()
     assert not waiting
-    found = [(ts, op, tuple(row)) if not script.queries[0].root.is_stream else (ts, None, (op, *row))
-             for ts, op, *row in server.emitted("q")]  # fmt: skip
+    found = [
+        (ts, op, tuple(row)) if not script.queries[0].root.is_stream else (ts, None, (op, *row))
+        for ts, op, *row in server.emitted("q")
+    ]
     expected = [(ts, op, tuple(row)) for ts, op, row in run_live(episodes, tables_of(given))]
     assert sorted(map(str, found)) == sorted(map(str, expected))
 
@@ -223,9 +225,13 @@ def test_its_past_is_read_while_other_commands_come(server: InlineServer, held_u
     if then in ("pause", "drop", "another"):
         # The reading ends in its own time.
         threading.Timer(0.2, held_up.set).start()
-        server.post({
-            "pause": "ALTER QUERY q PAUSE;", "drop": "DROP QUERY q;", "another": f"ALTER QUERY q AS {TIME} START NOW;"
-        }[then])  # fmt: skip
+        server.post(
+            {
+                "pause": "ALTER QUERY q PAUSE;",
+                "drop": "DROP QUERY q;",
+                "another": f"ALTER QUERY q AS {TIME} START NOW;",
+            }[then]
+        )
     held_up.set()
     if then == "restart":
         server.restart()

@@ -373,9 +373,11 @@ def replaced(select: str, start: Start) -> Kind:
 
 def resumed(start: Start) -> Kind:
     return Kind(
-        f"RESUME {start.words}", paused(""), lambda c, i: f"ALTER QUERY p{i} RESUME START {start.words};",
+        f"RESUME {start.words}",
+        paused(""),
+        lambda c, i: f"ALTER QUERY p{i} RESUME START {start.words};",
         lambda c, i: c.goes_on(f"p{i}", "counts", start),
-    )  # fmt: skip
+    )
 
 
 def exchange(course: Course, i: str) -> None:

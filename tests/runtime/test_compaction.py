@@ -193,7 +193,7 @@ def content(events: Any) -> dict[Any, int]:
 @pytest.mark.parametrize(("seed", "kind"), list(enumerate(KINDS)))
 def test_every_reader_gets_what_the_law_says(
     tmp_path: Path, seed: int, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     draw = random.Random(seed)
     life = Life(InlineServer(tmp_path), draw, kind)
     life.insert("R")
@@ -271,6 +271,12 @@ def test_a_relation_that_is_declared_again_begins_anew(tmp_path: Path) -> None:
     life.rows["R"] = []
     life.insert("R")
     life.compact()
-    life.check_select("SELECT k, v FROM R", selected(life.server, "SELECT k, v FROM R", life.law.replace(
-        KINDS["bag"].format("MEMORY"), KINDS["keyed"].format("MEMORY"))))  # fmt: skip
+    life.check_select(
+        "SELECT k, v FROM R",
+        selected(
+            life.server,
+            "SELECT k, v FROM R",
+            life.law.replace(KINDS["bag"].format("MEMORY"), KINDS["keyed"].format("MEMORY")),
+        ),
+    )
     life.server.close()

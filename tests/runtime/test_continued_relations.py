@@ -102,8 +102,12 @@ def test_two_relations_are_exchanged(server: InlineServer, restarts: bool) -> No
     after = {name: server.emitted(name)[len(before[name]) :] for name in before}
     # The first instant that has not been answered: the window of 5 then has 3 to 7, that of 2 has 6 and 7.
     assert [event for event in after["short"] if event[0] == 7] == [
-        (7, "-", 2, 1), (7, "+", 0, 2), (7, "-", 0, 1), (7, "+", 1, 2), (7, "+", 2, 1)
-    ] or content(server.emitted("short"), 7) == {(0, 2): 1, (1, 2): 1, (2, 1): 1}  # fmt: skip
+        (7, "-", 2, 1),
+        (7, "+", 0, 2),
+        (7, "-", 0, 1),
+        (7, "+", 1, 2),
+        (7, "+", 2, 1),
+    ] or content(server.emitted("short"), 7) == {(0, 2): 1, (1, 2): 1, (2, 1): 1}
     assert min(ts for events in after.values() for ts, *_ in events) == 7
     assert content(server.emitted("long"), 7) == {(0, 1): 1, (1, 1): 1}
     assert content(server.emitted("short"), 8) == {(1, 2): 1, (2, 2): 1, (0, 1): 1}
@@ -178,9 +182,13 @@ def test_what_waits_may_be_exchanged_paused_and_replaced(server: InlineServer) -
     server.post(f"CREATE QUERY a AS {GROUPS.format(2)}; CREATE QUERY b AS {GROUPS.format(5)};")
     server.insert("S", [(tick, tick) for tick in range(1, 8)])
     for statement in (
-        f"ALTER QUERY a AS {GROUPS.format(4)};", "ALTER QUERY a SWAP WITH b;", "ALTER QUERY b SWAP WITH a;",
-        "ALTER QUERY a SWAP WITH b;", "ALTER QUERY b PAUSE;", "ALTER QUERY b RESUME;",
-    ):  # fmt: skip
+        f"ALTER QUERY a AS {GROUPS.format(4)};",
+        "ALTER QUERY a SWAP WITH b;",
+        "ALTER QUERY b SWAP WITH a;",
+        "ALTER QUERY a SWAP WITH b;",
+        "ALTER QUERY b PAUSE;",
+        "ALTER QUERY b RESUME;",
+    ):
         server.post(statement)
         server.restart()
     server.insert("S", [(8, 8), (9, 9)])

@@ -49,9 +49,14 @@ def write(folder: Path) -> None:
 
 
 def live(
-    folder: Path, preference: str, monkeypatch: pytest.MonkeyPatch, crash: str | None, least: int = 10,
-    items: str = ROWS, source: str = TWO,
-) -> tuple[list[str], int]:  # fmt: skip
+    folder: Path,
+    preference: str,
+    monkeypatch: pytest.MonkeyPatch,
+    crash: str | None,
+    least: int = 10,
+    items: str = ROWS,
+    source: str = TWO,
+) -> tuple[list[str], int]:
     """Run over all input, with a death in every second round; return what was emitted, and the decisions made."""
     folder.mkdir()
     script = SCRIPT.format(

@@ -33,9 +33,12 @@ daemon.main()
 
 def started(*arguments: str, **environ: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", _LIGHT, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", _LIGHT, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environ},
-    )  # fmt: skip
+    )
 
 
 def ahead(place: Path) -> subprocess.Popen[str]:

@@ -80,9 +80,13 @@ def inputs(rows: int, keys: int) -> dict[str, pa.Table]:
 
 
 def run(
-    clause: str, monkeypatch: pytest.MonkeyPatch, machine: type[Machine] = Machine, rows: int = 4000, batch: int = 100,
+    clause: str,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: type[Machine] = Machine,
+    rows: int = 4000,
+    batch: int = 100,
     shards: int = 1,
-) -> tuple[LocalResult, Machine]:  # fmt: skip
+) -> tuple[LocalResult, Machine]:
     made: list[Machine] = []
 
     def keep(plan: Plan, options: DecidingOptions, registry: object) -> Machine:

@@ -279,9 +279,17 @@ def epoch(number: int, names: Sequence[str]) -> Epoch:
     """An epoch with queries of these names."""
     records = {n: QueryRecord(f"f{n}", 0, "s", f"SELECT {n}", [{"step": 1, "key": n}], id=n) for n in names}
     return Epoch(
-        number, 3 * number, records, {"S": SourceRecord("f", 0)}, 1, 2, "pattern", False, "files",
+        number,
+        3 * number,
+        records,
+        {"S": SourceRecord("f", 0)},
+        1,
+        2,
+        "pattern",
+        False,
+        "files",
         {"0": {"sources": {}, "shards": None, "grains": {}}},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

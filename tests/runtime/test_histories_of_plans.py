@@ -45,20 +45,34 @@ def described(plan: Plan) -> list[object]:
     keys = step_keys(plan)
     steps = [
         (
-            step.spec, [(places[edge.step], edge.exchange) for edge in step.inputs], step.stage, step.types,
-            step.queries, step.birth, keys[step.id],
+            step.spec,
+            [(places[edge.step], edge.exchange) for edge in step.inputs],
+            step.stage,
+            step.types,
+            step.queries,
+            step.birth,
+            keys[step.id],
         )
         for step in plan.steps
-    ]  # fmt: skip
+    ]
     conditions = {name: condition.fingerprint for name, condition in plan.source_predicates.items()}
     shared = {places[number]: step.queries for number, step in plan.shared.items()}
     moved = {places[number]: key for number, key in (plan.keys or {}).items()}
     channels = {(places[one.step], one.exchange): stages for one, stages in plan.receivers.items()}
     return [
-        steps, {name: query.root.fingerprint for name, query in plan.queries.items()}, plan.sources, plan.statics,
-        plan.periods, conditions, shared, moved, channels, plan.stages, plan.births,
+        steps,
+        {name: query.root.fingerprint for name, query in plan.queries.items()},
+        plan.sources,
+        plan.statics,
+        plan.periods,
+        conditions,
+        shared,
+        moved,
+        channels,
+        plan.stages,
+        plan.births,
         [len(part.steps) for part in plan.pieces],
-    ]  # fmt: skip
+    ]
 
 
 def check(server: InlineServer) -> Counter[str]:

@@ -30,8 +30,13 @@ BOTH = "SELECT s.x, z.x AS y FROM s [RANGE 3 SECONDS], z [RANGE 5 SECONDS] WHERE
 def rows(name: str) -> pa.Table:
     ticks = [3 * i + j for i in range(FILES) for j in range(3)]
     shift = 1 if name == "s" else 5
-    return pa.table({"ts": pa.array(ticks, pa.int64()), "k": pa.array([t * shift % 2 for t in ticks], pa.int32()),
-                     "x": pa.array([t * 7 % 5 + shift for t in ticks], pa.int64())})  # fmt: skip
+    return pa.table(
+        {
+            "ts": pa.array(ticks, pa.int64()),
+            "k": pa.array([t * shift % 2 for t in ticks], pa.int32()),
+            "x": pa.array([t * 7 % 5 + shift for t in ticks], pa.int64()),
+        }
+    )
 
 
 def script(tmp: Path, names: list[str]) -> str:

@@ -63,13 +63,22 @@ def inputs(seed: int) -> dict[str, pa.Table]:
     ticks = [max(0, i // 2 + draw.randint(-3, 1) - (9 if draw.random() < 0.05 else 0)) for i in range(FILES * ROWS)]
     slow = sorted(draw.randint(0, 30) for _ in ticks)
     return {
-        "U": pa.table({"ts": pa.array(ticks, pa.int64()), "op": ["-" if draw.random() < 0.4 else "+" for _ in ticks],
-                       "k": pa.array([draw.randint(0, 3) for _ in ticks], pa.int32()),
-                       "v": pa.array([draw.randint(0, 2) for _ in ticks], pa.int64())}),
-        "S": pa.table({"ts": pa.array(slow, pa.int64()),
-                       "k": pa.array([draw.randint(0, 3) for _ in ticks], pa.int32()),
-                       "x": pa.array([draw.randint(0, 9) for _ in ticks], pa.int64())}),
-    }  # fmt: skip
+        "U": pa.table(
+            {
+                "ts": pa.array(ticks, pa.int64()),
+                "op": ["-" if draw.random() < 0.4 else "+" for _ in ticks],
+                "k": pa.array([draw.randint(0, 3) for _ in ticks], pa.int32()),
+                "v": pa.array([draw.randint(0, 2) for _ in ticks], pa.int64()),
+            }
+        ),
+        "S": pa.table(
+            {
+                "ts": pa.array(slow, pa.int64()),
+                "k": pa.array([draw.randint(0, 3) for _ in ticks], pa.int32()),
+                "x": pa.array([draw.randint(0, 9) for _ in ticks], pa.int64()),
+            }
+        ),
+    }
 
 
 def script(place: Path, kind: str = "bag", *queries: str) -> str:

@@ -88,8 +88,14 @@ def test_the_last_rows_of_every_partition_are_kept() -> None:
     assert kept(Need(2)) == [(4, 2), (9, 1), (7, 2)]
     assert kept(Need(0, frozenset({LastRows(2)}))) == [(4, 2), (3, None), (9, 1), (7, 2)]
     assert kept(Need(0, frozenset({LastRows(2, (1,))}))) == [
-        (3, 2), (2, 1), (2, 1), (4, 2), (3, None), (9, 1), (7, 2),
-    ]  # fmt: skip
+        (3, 2),
+        (2, 1),
+        (2, 1),
+        (4, 2),
+        (3, None),
+        (9, 1),
+        (7, 2),
+    ]
     # Of the six elements up to 5, those left out are a multiple of three.
     assert kept(Need(0, frozenset({LastRows(1, (), 3)}))) == [(3, 2), (4, 2), (3, None), (9, 1), (7, 2)]
 

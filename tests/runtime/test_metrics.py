@@ -168,10 +168,15 @@ def test_the_documented_table_is_the_table() -> None:
         r"^\| `(penstock_\w+)` \| (\w+) \| (.*?) \| `([\w.]+)` \| (.*) \|$", DOCS.read_text(), re.MULTILINE
     )
     expected = [
-        (m.name, "counter" if m.counter else "gauge", ", ".join(f"`{label}`" for label in m.labels) or "-",
-         m.field.removeprefix("run."), m.help)
+        (
+            m.name,
+            "counter" if m.counter else "gauge",
+            ", ".join(f"`{label}`" for label in m.labels) or "-",
+            m.field.removeprefix("run."),
+            m.help,
+        )
         for m in METRICS
-    ]  # fmt: skip
+    ]
     assert rows == expected
     assert re.findall(r"^\| `([a-z]+)` \| [^|]*\|$", DOCS.read_text(), re.MULTILINE) == list(PHASES)
 
@@ -253,9 +258,18 @@ def test_lines_of_json(tmp_path: Path) -> None:
     assert line["last_phases"]["read"] == 0.25
     assert line["last_phases"]["spark"] == 0.25
     assert line["sources"]["S"] | {"x": 0} == {
-        "rows": 10, "rows_per_second": 10.0, "late": 1, "malformed": 0, "heartbeat": 50.0, "lag": 50.0,
-        "backlog_splits": 0, "backlog_bytes": 0, "backlog_records": 0, "passed": 0, "x": 0,
-    }  # fmt: skip
+        "rows": 10,
+        "rows_per_second": 10.0,
+        "late": 1,
+        "malformed": 0,
+        "heartbeat": 50.0,
+        "lag": 50.0,
+        "backlog_splits": 0,
+        "backlog_bytes": 0,
+        "backlog_records": 0,
+        "passed": 0,
+        "x": 0,
+    }
     assert line["queries"]["sums"]["lag"] == 60.0
     assert line["queries"]["all_rows"]["heartbeat"] is None
 
@@ -406,9 +420,14 @@ def test_rows_without_a_period_and_what_goes_on_are_counted(batch_rows: int, sha
         name: (m.without_period, m.ended_on_arrival, m.open_periods) for name, m in last.items() if m is not None
     }
     assert counted == {
-        "lasting": (4, 0, 0), "told": (4, 0, 3), "given": (4, 0, 0), "now": (4, 0, 0), "late": (2, 4, 0),
-        "sessions": (4, 0, 3), "sums": (4, 0, 3),
-    }  # fmt: skip
+        "lasting": (4, 0, 0),
+        "told": (4, 0, 3),
+        "given": (4, 0, 0),
+        "now": (4, 0, 0),
+        "late": (2, 4, 0),
+        "sessions": (4, 0, 3),
+        "sums": (4, 0, 3),
+    }
     series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
     assert (("late",), 4.0) in series["penstock_query_rows_ended_on_arrival_total"]
     assert len(series["penstock_query_rows_without_period_total"]) == len(last)
@@ -483,9 +502,13 @@ def test_what_approximations_count_otherwise(batch_rows: int, shards: int) -> No
         if m is not None
     }
     assert counted == {
-        "frequent": (3, 0, 0), "rows": (3, 0, 0), "only": (2, 0, 0), "weight": (0, 0, 6), "rows_weight": (0, 0, 6),
+        "frequent": (3, 0, 0),
+        "rows": (3, 0, 0),
+        "only": (2, 0, 0),
+        "weight": (0, 0, 6),
+        "rows_weight": (0, 0, 6),
         "groups": (0, 5, 0),
-    }  # fmt: skip
+    }
     frequent = found[-1].queries["blocks"].frequent
     assert frequent is not None and frequent.pairs_held == 2
     series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
@@ -537,5 +560,9 @@ def test_how_wide_bounds_are() -> None:
     series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
     assert series["penstock_query_sketch_width_ratio"] == [(("sketches",), sketches.sketch_width)]
     assert {labels for labels, _ in series["penstock_query_estimate_width_ratio"]} == {
-        ("relation",), ("slide",), ("blocks",), ("half",), ("zero",),
-    }  # fmt: skip
+        ("relation",),
+        ("slide",),
+        ("blocks",),
+        ("half",),
+        ("zero",),
+    }

@@ -14,9 +14,16 @@ from penstock.runtime.spark.checkpoint.offset import LogOffset, Offset
 
 FIRST = Offset(0, {"S": 0}, {"S": None})
 FULL = Offset(
-    7, {"S": 3, "T": 1}, {"S": 40, "T": None}, ("S",), 1000, 12, {"T": LogOffset({"at": {"0": 5}}, Split("t", 0, 9))},
-    {"S": 39}, WallClock(100, {"S": 90}, {"S": 38}),
-)  # fmt: skip
+    7,
+    {"S": 3, "T": 1},
+    {"S": 40, "T": None},
+    ("S",),
+    1000,
+    12,
+    {"T": LogOffset({"at": {"0": 5}}, Split("t", 0, 9))},
+    {"S": 39},
+    WallClock(100, {"S": 90}, {"S": 38}),
+)
 OUTSTANDING = Offset(8, {"S": 4}, {"S": 40}, (), 1000, 0, {"T": LogOffset()}, again=True, before=FULL, tasks=2)
 
 
@@ -34,19 +41,32 @@ def test_the_form_of_checkpoints() -> None:
         "path": "t", "start": 0, "stop": 9, "bytes": 0, "rows": None, "low": None, "high": None, "detail": "",
     }  # fmt: skip
     assert FULL.as_json() == {
-        "round": 7, "done": {"S": 3, "T": 1}, "high": {"S": 40, "T": None}, "ended": ["S"], "limit": 1000, "read": 12,
-        "logs": {"T": {"state": {"at": {"0": 5}}, "split": split}}, "told": {"S": 39},
+        "round": 7,
+        "done": {"S": 3, "T": 1},
+        "high": {"S": 40, "T": None},
+        "ended": ["S"],
+        "limit": 1000,
+        "read": 12,
+        "logs": {"T": {"state": {"at": {"0": 5}}, "split": split}},
+        "told": {"S": 39},
         "wall": {"now": 100, "heard": {"S": 90}, "beats": {"S": 38}},
-    }  # fmt: skip
+    }
     added = {"again", "before", "tasks"}
     assert set(OUTSTANDING.as_json()) == {"round", "done", "high", "ended", "limit", "read", "logs"} | added
 
 
 def test_a_source_that_is_not_kept_begins_anew() -> None:
     assert FULL.only({"S"}, ["S", "U"], ["S", "U"]) == Offset(
-        7, {"S": 3, "U": 0}, {"S": 40, "U": None}, ("S",), 1000, 12, {}, {"S": 39},
+        7,
+        {"S": 3, "U": 0},
+        {"S": 40, "U": None},
+        ("S",),
+        1000,
+        12,
+        {},
+        {"S": 39},
         WallClock(100, {"S": 90, "U": 100}, {"S": 38}),
-    )  # fmt: skip
+    )
 
 
 def test_the_marks_of_deliveries(tmp_path: Path) -> None:

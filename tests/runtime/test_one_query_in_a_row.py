@@ -168,9 +168,10 @@ def test_commands_about_one_query(
 def test_a_change_behind_a_start_does_not_wait_for_input(tmp_path: Path, without_spark: None) -> None:
     """An epoch without queries had no round before the process died, and there is nothing to read."""
     case = next(
-        one for one in all_cases()
+        one
+        for one in all_cases()
         if (one[0].name, one[1], *one[2:]) == ("CREATE START WARM WAIT both", "PAUSE, RESUME NOW", 0, "accepted")
-    )  # fmt: skip
+    )
     assert follow(tmp_path / "case", *case, 202706) > 0
 
 

@@ -106,8 +106,14 @@ def test_settings() -> None:
         2.0, 0.5, 256 * MB, 0, 2**30, queries=3
     )
     assert RateControl.of(settings.with_value("trigger", "0").with_value("target_latency", "1 min")).trigger == 0
-    for name, value in (("trigger", "soon"), ("target_latency", "5"), ("trigger", "1 month"), ("metrics_port", "70000"),
-                        ("state_limit", "-1"), ("state_limit_action", "maybe")):  # fmt: skip
+    for name, value in (
+        ("trigger", "soon"),
+        ("target_latency", "5"),
+        ("trigger", "1 month"),
+        ("metrics_port", "70000"),
+        ("state_limit", "-1"),
+        ("state_limit_action", "maybe"),
+    ):
         with pytest.raises(PenstockError) as caught:
             Settings().with_value(name, value)
         assert caught.value.code == "P0104"

@@ -195,9 +195,13 @@ CASES: list[tuple[int, list[list[int | None]], list[str], int]] = [
 
 @pytest.mark.parametrize(("slack", "ticks", "reads", "count"), CASES)
 def test_as_little_is_read_as_time_allows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slack: int, ticks: list[list[int | None]], reads: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    slack: int,
+    ticks: list[list[int | None]],
+    reads: list[str],
     count: int,
-) -> None:  # fmt: skip
+) -> None:
     grouped(tmp_path / "data" / "part=1" / "p.parquet", [1, 7, 1], ticks)
     script = stream(tmp_path, slack) + into("q", ONE)
     with all_rows_read(monkeypatch):

@@ -73,9 +73,15 @@ def test_portions_are_the_whole(seed: int) -> None:
     whole = run_local(queries, inputs, shards=shards, drain=drain)
     rounds: list[object] = []
     divided = run_local(
-        queries, inputs, shards=shards, drain=drain, seed=draw.randint(0, 999), reload=draw.random() < 0.5,
-        max_answers=draw.choice([1, 500, 5_000, 50_000]), watcher=rounds.append,
-    )  # fmt: skip
+        queries,
+        inputs,
+        shards=shards,
+        drain=drain,
+        seed=draw.randint(0, 999),
+        reload=draw.random() < 0.5,
+        max_answers=draw.choice([1, 500, 5_000, 50_000]),
+        watcher=rounds.append,
+    )
     for name, table in whole.tables.items():
         found = divided.tables[name]
         assert found.column("ts").to_pylist() == sorted(found.column("ts").to_pylist()), name
@@ -93,9 +99,11 @@ def test_a_portion_bounds_a_round() -> None:
     rows = pa.table({"ts": [0, 50_000], "k": [1, 1], "v": [1, 2], "x": ["long" * 100, None]})
     emitted: list[int] = []
     result = run_local(
-        bind_script(script).queries, {"s": rows}, max_answers=2_000_000,
+        bind_script(script).queries,
+        {"s": rows},
+        max_answers=2_000_000,
         watcher=lambda metrics: emitted.append(metrics.queries["fine"].rows),
-    )  # fmt: skip
+    )
     assert result.tables["fine"].num_rows == 50_000 + 2 and result.tables["plain"].num_rows == 2
     steps = [after - before for before, after in zip([0, *emitted], emitted, strict=False)]
     # A row has about 420 bytes, and each query half of what a round may emit; the first rows show how long they are.
@@ -109,9 +117,12 @@ def test_lists_without_bound_are_emitted_in_portions() -> None:
     rows = pa.table({"ts": range(count), "k": [1] * count, "v": range(count), "x": ["x"] * count})
     emitted: list[int] = []
     result = run_local(
-        bind_script(script).queries, {"s": rows}, max_answers=100_000, batch_rows=count,
+        bind_script(script).queries,
+        {"s": rows},
+        max_answers=100_000,
+        batch_rows=count,
         watcher=lambda metrics: emitted.append(metrics.queries["all_values"].rows),
-    )  # fmt: skip
+    )
     lists = [row["n"] for row in result.tables["all_values"].to_pylist() if row["op"] == "+"]
     assert lists[1:] == [list(range(n)) for n in range(2, count + 1)]
     assert len(emitted) > 5
@@ -127,9 +138,12 @@ def test_pairs_by_a_key_are_emitted_in_portions() -> None:
     rows = pa.table({"ts": range(count), "k": keys, "v": range(count), "x": ["x"] * count})
     emitted: list[int] = []
     result = run_local(
-        bind_script(script).queries, {"s": rows}, max_answers=4_000_000, batch_rows=500,
+        bind_script(script).queries,
+        {"s": rows},
+        max_answers=4_000_000,
+        batch_rows=500,
         watcher=lambda metrics: emitted.append(metrics.queries["pairs"].rows),
-    )  # fmt: skip
+    )
     assert result.tables["pairs"].num_rows == emitted[-1] == 1_001**2 + 999
     steps = [after - before for before, after in zip([0, *emitted], emitted, strict=False)]
     # A pair has 24 bytes.

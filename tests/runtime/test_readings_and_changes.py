@@ -149,8 +149,11 @@ def test_a_query_that_begins_ahead_waits_and_survives_a_restart(server: InlineSe
     ahead = server.control.version().ahead
     assert {one.tick for _, text, one in server.control.commands() if " AT 8 " in text} == {8}
     assert {one.stored.name for one in server.control.queries() if one.query.place in ahead} == {
-        "w", "gone", "later", "n",
-    }  # fmt: skip
+        "w",
+        "gone",
+        "later",
+        "n",
+    }
     server.insert("S", [(6, 6), (7, 7)])
     server.restart()
     assert len(server.control.version().ahead) == 4

@@ -112,7 +112,7 @@ def test_a_backfill_keeps_and_counts_them_once(
     assert refused(run, "new") == refused(run, "old") == len(expected)
     assert {name: found.refused for name, found in counts(run).items()} == {
         name: {_KIND: len(expected)} for name in ("old", "new")
-    }  # fmt: skip
+    }
     for name in ("old", "new"):
         assert sorted(read_result(str(tmp_path / name))["x"].to_pylist()) == fitting
 

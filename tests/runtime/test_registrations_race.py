@@ -115,9 +115,11 @@ class RegistrationRace(Race):
         return draw.choice(
             [f"CREATE QUERY {name} AS SELECT v FROM s [RANGE {mark} SECONDS]"] * 3
             + [f"DROP QUERY /* {mark} */ {name}"] * 2
-            + [f"ALTER QUERY /* {mark} */ {name} {what}" for what in
-               ("PAUSE", "RESUME START NOW", f"RENAME TO {other}", f"SWAP WITH {other}")]
-        )  # fmt: skip
+            + [
+                f"ALTER QUERY /* {mark} */ {name} {what}"
+                for what in ("PAUSE", "RESUME START NOW", f"RENAME TO {other}", f"SWAP WITH {other}")
+            ]
+        )
 
     def length(self) -> int:
         """Return how long the log is."""
@@ -189,9 +191,12 @@ class RegistrationRace(Race):
         for _ in range(draw.choice((1, 2))):
             try:
                 found = httpx.request(
-                    "DELETE" if body is None else "PATCH", f"{self.doors.url}/v1/queries/{name}", timeout=60,
-                    headers={"Idempotency-Key": key}, **({} if body is None else {"json": body}),
-                )  # fmt: skip
+                    "DELETE" if body is None else "PATCH",
+                    f"{self.doors.url}/v1/queries/{name}",
+                    timeout=60,
+                    headers={"Idempotency-Key": key},
+                    **({} if body is None else {"json": body}),
+                )
             except httpx.TransportError:
                 return (text,), None, "", None
             replies.append(found)

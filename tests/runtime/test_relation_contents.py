@@ -60,18 +60,25 @@ def updates(draw: random.Random) -> pa.Table:
     signs = ["-" if draw.random() < 0.4 else "+" for _ in ts]
     keys, values = [draw.randint(0, 3) for _ in ts], [draw.randint(0, 2) for _ in ts]
     return pa.table(
-        {"ts": pa.array(ts, pa.int64()), "op": signs, "k": pa.array(keys, pa.int32()),
-         "v": pa.array(values, pa.int64())}
-    )  # fmt: skip
+        {
+            "ts": pa.array(ts, pa.int64()),
+            "op": signs,
+            "k": pa.array(keys, pa.int32()),
+            "v": pa.array(values, pa.int64()),
+        }
+    )
 
 
 def names(draw: random.Random) -> pa.Table:
     """A row for each key, replaced now and then, in order of time."""
     ts = sorted(draw.randint(0, 25) for _ in range(FILES * ROWS))
     return pa.table(
-        {"ts": pa.array(ts, pa.int64()), "k": pa.array([draw.randint(0, 3) for _ in ts], pa.int32()),
-         "name": [draw.choice("abc") for _ in ts]}
-    )  # fmt: skip
+        {
+            "ts": pa.array(ts, pa.int64()),
+            "k": pa.array([draw.randint(0, 3) for _ in ts], pa.int32()),
+            "name": [draw.choice("abc") for _ in ts],
+        }
+    )
 
 
 def inputs() -> dict[str, pa.Table]:

@@ -66,15 +66,23 @@ def inputs() -> dict[str, pa.Table]:
     stream = [max(0, i // 2 + draw.randint(-3, 3) - (15 if draw.random() < 0.05 else 0)) for i in range(FILES * ROWS)]
     updates = [max(0, i - (9 if draw.random() < 0.1 else 0)) for i in range(0, FILES * ROWS // 2, 2)]
     return {
-        "S": pa.table({"ts": pa.array(stream, pa.int64()),
-                       "k": pa.array([draw.randint(0, 2) for _ in stream], pa.int32()),
-                       "x": pa.array([draw.randint(0, 16) for _ in stream], pa.int64())}),
-        "R": pa.table({"ts": pa.array(updates, pa.int64()),
-                       "op": pa.array(["-" if draw.random() < 0.3 else "+" for _ in updates]),
-                       "k": pa.array([draw.randint(0, 2) for _ in updates], pa.int32()),
-                       "z": pa.array([draw.randint(0, 9) for _ in updates], pa.int64())}),
+        "S": pa.table(
+            {
+                "ts": pa.array(stream, pa.int64()),
+                "k": pa.array([draw.randint(0, 2) for _ in stream], pa.int32()),
+                "x": pa.array([draw.randint(0, 16) for _ in stream], pa.int64()),
+            }
+        ),
+        "R": pa.table(
+            {
+                "ts": pa.array(updates, pa.int64()),
+                "op": pa.array(["-" if draw.random() < 0.3 else "+" for _ in updates]),
+                "k": pa.array([draw.randint(0, 2) for _ in updates], pa.int32()),
+                "z": pa.array([draw.randint(0, 9) for _ in updates], pa.int64()),
+            }
+        ),
         "P": pa.table({"k": pa.array([0, 1, 1], pa.int32()), "name": ["a", "b", "c"]}),
-    }  # fmt: skip
+    }
 
 
 def script(tmp: Path, retain: str = "RETAIN 1 HOUR") -> str:
@@ -350,9 +358,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], P
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS, retain=st.sampled_from(["RETAIN 1 HOUR", "RETAIN 25 SECONDS"]))
 def test_any_interleaving_answers_by_the_law(
-    actions: list[str], retain: str, folders: Callable[[], Path], undisturbed: list[object],
+    actions: list[str],
+    retain: str,
+    folders: Callable[[], Path],
+    undisturbed: list[object],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """A SELECT is the oracle's answer at its instant, which never goes back, over rounds between and within SELECTs and
     restarts; the run writes the same result as one that nobody has read."""
     monkeypatch.setattr(retention, "_EVERY", 1)

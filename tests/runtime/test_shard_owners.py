@@ -186,7 +186,9 @@ def test_without_a_folder_there_are_no_owners(monkeypatch: pytest.MonkeyPatch) -
 
 def test_packets_are_told_apart_by_shard() -> None:
     mixed = pa.record_batch([[3, 1, 3], ["progress"] * 3, [b"a", b"b", b"c"]], schema=SCHEMA)
-    found = {shard: [blob for b in batches for blob in b.column("blob").to_pylist()]
-             for shard, batches in of_one_shard([mixed, *packets(b"d", shard=1)])}  # fmt: skip
+    found = {
+        shard: [blob for b in batches for blob in b.column("blob").to_pylist()]
+        for shard, batches in of_one_shard([mixed, *packets(b"d", shard=1)])
+    }
     assert found == {1: [b"b", b"d"], 3: [b"a", b"c"]}
     assert list(found) == [1, 3]

@@ -15,9 +15,16 @@ def run_of(heartbeat: float | None, shedding: SheddingMetrics | None) -> RunMetr
 def figures(arrived: int, shed: int, *, exact: int = 0, accuracy: float | None = None) -> SheddingMetrics:
     low, high = (None, None) if accuracy is None else (accuracy - 0.03, accuracy + 0.03)
     return SheddingMetrics(
-        held=10, budget=10, arrived=arrived, shed=shed, exact=exact, coverage_at_least=1.0 if exact else 0.74,
-        accuracy=accuracy, accuracy_low=low, accuracy_high=high,
-    )  # fmt: skip
+        held=10,
+        budget=10,
+        arrived=arrived,
+        shed=shed,
+        exact=exact,
+        coverage_at_least=1.0 if exact else 0.74,
+        accuracy=accuracy,
+        accuracy_low=low,
+        accuracy_high=high,
+    )
 
 
 def told(caplog: pytest.LogCaptureFixture, *runs: RunMetrics) -> list[tuple[str, str]]:

@@ -132,9 +132,16 @@ def test_swapped_files_of_every_kind(calm: Path) -> None:
 
     found = swapped(calm, one_of_a_kind)
     assert {key.split()[0] for key in found} >= {
-        "mark.json", "rounds.json", "seen.json", "splits.json", "spool.crc", "state.arrow", "state.json",
-        "tables.arrow", "tables.crc",
-    }  # fmt: skip
+        "mark.json",
+        "rounds.json",
+        "seen.json",
+        "splits.json",
+        "spool.crc",
+        "state.arrow",
+        "state.json",
+        "tables.arrow",
+        "tables.crc",
+    }
     told = ("state.json", "state.arrow", "splits.json", "spool.arrow", "spool.crc", "tables.arrow", "tables.crc")
     assert {kind: found[f"{kind} P0605"] for kind in told} == dict.fromkeys(told, 1)
 

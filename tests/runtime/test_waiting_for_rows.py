@@ -60,9 +60,12 @@ def tables_of(given: Mapping[str, list[tuple[int, int]]]) -> dict[str, pa.Table]
 
 
 def by_the_law(
-    streams: str, select: str, given: Mapping[str, list[tuple[int, int]]], begun: Mapping[str, int],
+    streams: str,
+    select: str,
+    given: Mapping[str, list[tuple[int, int]]],
+    begun: Mapping[str, int],
     lost: Mapping[str, int],
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     plain = streams.replace("HTTP", "MEMORY").replace("RETAIN 1 HOUR", "").replace("RETAIN 3 SECONDS", "")
     (query,) = bind_script(f"{plain} CREATE QUERY q AS {select};").queries
     start = Start(StartMode.WARM, wait=True)

@@ -29,14 +29,18 @@ class Clock:
 
 
 def script(place: Path, clause: str) -> BoundScript:
-    return bind_script(f"""
+    return (
+        bind_script(f"""
         CREATE STREAM S (a BIGINT) FROM FILES (path '{place}/s', format 'parquet', watch 'true') {clause};
         CREATE STREAM T (b BIGINT) FROM FILES (path '{place}/t', format 'parquet', watch 'true') TIMESTAMP BY b;
         CREATE QUERY q AS SELECT a, b FROM S [RANGE 5 SECOND], T [RANGE 5 SECOND];
-    """) if "SYSTEM" not in clause else bind_script(f"""
+    """)
+        if "SYSTEM" not in clause
+        else bind_script(f"""
         CREATE STREAM S (a BIGINT) FROM FILES (path '{place}/s', format 'parquet', watch 'true') {clause};
         CREATE QUERY q AS SELECT a FROM S [RANGE 5 SECOND];
-    """)  # fmt: skip
+    """)
+    )
 
 
 def feed(place: Path, bound: BoundScript, clock: Clock) -> InputPlanner:

@@ -196,9 +196,15 @@ class FakeService:
             raise PenstockError("P0201", f"unknown query {name}", hint=nearest(name, self.session.catalog.queries))
         columns = tuple((f.name, type_name(f.type)) for f in found.output_schema)
         return QueryView(
-            found.name, f"q{len(found.name)}", "RUNNING", found.text, found.root.is_stream, columns, "RESULTS",
+            found.name,
+            f"q{len(found.name)}",
+            "RUNNING",
+            found.text,
+            found.root.is_stream,
+            columns,
+            "RESULTS",
             selected=tuple((name, type_name(type_)) for name, type_ in found.selected_columns),
-        )  # fmt: skip
+        )
 
     def plan(self, name: str, form: str) -> str:
         self.query(name)

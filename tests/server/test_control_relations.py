@@ -69,8 +69,10 @@ def test_queries_show_what_they_have_done(client: ServerClient) -> None:
     (warm,) = rows(client, "SELECT * FROM penstock.queries WHERE name = 'warm'")
     assert (warm["state"], warm["kind"], warm["pattern"], warm["rows"]) == ("RUNNING", "relation", "STRICT", 3)
     # The rows lie in one log for both queries, each has its own groups.
-    ((log,),) = (one.values() for one in rows(client, "SELECT SUM(state_bytes) AS b FROM penstock.operators"
-                                                      " WHERE kind = 'RowLog'"))  # fmt: skip
+    ((log,),) = (
+        one.values()
+        for one in rows(client, "SELECT SUM(state_bytes) AS b FROM penstock.operators WHERE kind = 'RowLog'")
+    )
     assert warm["state_bytes"] == warm["own_bytes"] + log and warm["own_bytes"] > 0
     assert warm["shared_bytes"] == log // 2 > 0
     assert 0 < warm["cpu_share"] < 1 and 0 < warm["latency_p50"] <= warm["latency_p99"]
@@ -119,22 +121,33 @@ def test_rows_flow_through_operators_edges_and_shards(client: ServerClient) -> N
     )
     # The aggregate reads in place what the log has received.
     assert sorted((one["kind"], one["rows_in"], one["queries"]) for one in found) == [
-        ("Aggregate", 0, 1), ("RowLog", 3, 2), ("Scan", 3, 2),
-    ]  # fmt: skip
+        ("Aggregate", 0, 1),
+        ("RowLog", 3, 2),
+        ("Scan", 3, 2),
+    ]
     assert {one["kind"]: one["rows_out"] > 0 for one in found} == {"Aggregate": True, "RowLog": False, "Scan": True}
-    skew = rows(client, "SELECT operator, SUM(rows_in) AS n, COUNT(shard) AS shards FROM penstock.operator_shards"
-                        " GROUP BY operator HAVING SUM(rows_in) > 3")  # fmt: skip
+    skew = rows(
+        client,
+        "SELECT operator, SUM(rows_in) AS n, COUNT(shard) AS shards FROM penstock.operator_shards"
+        " GROUP BY operator HAVING SUM(rows_in) > 3",
+    )
     assert all(one["n"] <= 5 for one in skew)
-    edges = rows(client, "SELECT o.kind, e.rows, e.bytes, e.exchange_key FROM penstock.plan_edges e"
-                         " JOIN penstock.operators o ON o.id = e.to_operator WHERE o.kind IN ('RowLog', 'Aggregate')"
-                         " ORDER BY o.kind")  # fmt: skip
+    edges = rows(
+        client,
+        "SELECT o.kind, e.rows, e.bytes, e.exchange_key FROM penstock.plan_edges e"
+        " JOIN penstock.operators o ON o.id = e.to_operator WHERE o.kind IN ('RowLog', 'Aggregate')"
+        " ORDER BY o.kind",
+    )
     assert [(one["kind"], one["rows"]) for one in edges] == [("Aggregate", None), ("Aggregate", None), ("RowLog", 3)]
     # It is in the stage to which the rows are sent, once for both queries.
     assert {(one["exchange_key"], one["bytes"]) for one in edges} == {(None, None)}
     sent = rows(client, "SELECT rows FROM penstock.plan_edges WHERE exchange_key = 'columns 0'")
     assert [one["rows"] for one in sent] == [3]
-    held = rows(client, "SELECT SUM(s.bytes) AS b FROM penstock.synopses s JOIN penstock.query_operators q"
-                        " ON q.operator = s.operator WHERE q.query = 'warm'")  # fmt: skip
+    held = rows(
+        client,
+        "SELECT SUM(s.bytes) AS b FROM penstock.synopses s JOIN penstock.query_operators q"
+        " ON q.operator = s.operator WHERE q.query = 'warm'",
+    )
     assert held == rows(client, "SELECT state_bytes AS b FROM penstock.queries WHERE name = 'warm'")
 
 
@@ -145,8 +158,9 @@ def test_control_relations_join_with_data(client: ServerClient) -> None:
 
 def test_catalog_commands_and_settings(client: ServerClient) -> None:
     assert rows(client, "SELECT name, type FROM penstock.columns WHERE object = 'rooms' ORDER BY position") == [
-        {"name": "room", "type": "STRING"}, {"name": "floor", "type": "INT"},
-    ]  # fmt: skip
+        {"name": "room", "type": "STRING"},
+        {"name": "floor", "type": "INT"},
+    ]
     assert rows(client, "SELECT name, kind FROM penstock.views") == [{"name": "late", "kind": "relation"}]
     assert rows(client, "SELECT who, state FROM penstock.commands WHERE text LIKE 'CREATE QUERY warm%'") == [
         {"who": "admin", "state": "RUNNING"}
@@ -162,8 +176,10 @@ def test_catalog_commands_and_settings(client: ServerClient) -> None:
 
 def test_statements_and_tokens(client: ServerClient, running: Running) -> None:
     assert {one["name"] for one in rows(client, "SELECT name, role FROM penstock.snapshots s, penstock.tokens t")} <= {
-        "read", "control", "admin",
-    }  # fmt: skip
+        "read",
+        "control",
+        "admin",
+    }
     source = running.door.service.results("warm", ResultRequest(), Caller("somebody", AccessRole.READ))
     (found,) = rows(client, "SELECT who, text FROM penstock.subscriptions")
     source.close()
@@ -269,8 +285,11 @@ def test_relations_over_http(running: Running) -> None:
         found = http.get("/v1/relations/Queries", params={"where": "name = 'warm' OR rows < 0"}).json()
         assert [one["name"] for one in found["statements"][0]["rows"]] == ["warm"]
         for where, code in (
-            ("nothing = 1", "P0202"), ("1 = 1; DROP QUERY warm", "P0101"), ("name =", "P0101"), ("rows", "P0203"),
-        ):  # fmt: skip
+            ("nothing = 1", "P0202"),
+            ("1 = 1; DROP QUERY warm", "P0101"),
+            ("name =", "P0101"),
+            ("rows", "P0203"),
+        ):
             answer = http.get("/v1/relations/queries", params={"where": where})
             assert answer.status_code == 400 and answer.json()["code"] == code, answer.text
         assert http.get("/v1/relations/nothing").json()["code"] == "P0201"
@@ -482,8 +501,10 @@ def test_choices_of_a_plan_over_http_and_in_what_is_explained_and_exported(runni
         (exported,) = client.execute("EXPORT PLAN OF met")
         ((key, chosen),) = json.loads(exported.text)["attributes"].items()
         assert chosen == {"kind.rows": "SortedRuns"} and ".WindowStore " in key
-        client.execute("UPDATE penstock.attributes SET value = NULL"
-                       f" WHERE entity = '{held['id']}' AND attribute = 'kind' CONFIRM 1 ROW")  # fmt: skip
+        client.execute(
+            "UPDATE penstock.attributes SET value = NULL"
+            f" WHERE entity = '{held['id']}' AND attribute = 'kind' CONFIRM 1 ROW"
+        )
         (explained,) = client.execute("EXPLAIN QUERY met")
         assert "chosen by" not in explained.text
         client.execute("DROP STREAM pairs CASCADE")

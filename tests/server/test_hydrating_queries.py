@@ -116,8 +116,9 @@ def test_it_is_listed_with_what_it_has_read(live: Running) -> None:
         reading.over.set()
         client.execute("ALTER QUERY renamed SET (comment 'now')")
         assert {one.name: (one.state, one.share) for one in client.queries()} == {
-            "other": ("RUNNING", None), "renamed": ("RUNNING", None),
-        }  # fmt: skip
+            "other": ("RUNNING", None),
+            "renamed": ("RUNNING", None),
+        }
 
 
 @pytest.mark.parametrize("statement", [False, True])

@@ -87,8 +87,10 @@ def test_a_query_is_registered_answered_changed_and_dropped(live: Running) -> No
         assert client.insert("readings", ROWS) == 3
         rows = answers(live, "warm", 3)
         assert [(row["op"], row["room"], row["celsius"]) for row in rows[:3]] == [
-            ("+", "hall", 19.5), ("+", "attic", 23.0), ("-", "hall", 19.5),
-        ]  # fmt: skip
+            ("+", "hall", 19.5),
+            ("+", "attic", 23.0),
+            ("-", "hall", 19.5),
+        ]
         assert client.execute("ALTER QUERY warm PAUSE")[0].number == 5
         assert client.query("warm").state == "PAUSED"
         client.execute("DROP QUERY warm")
@@ -167,8 +169,9 @@ def test_select_and_what_describes_the_system(live: Running) -> None:
     with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
         client.execute(WARM)
         assert client.select("SELECT room FROM rooms ORDER BY floor").to_arrow().to_pylist() == [
-            {"room": "hall"}, {"room": "attic"},
-        ]  # fmt: skip
+            {"room": "hall"},
+            {"room": "attic"},
+        ]
         shown, described, explained = client.execute("SHOW QUERIES; DESCRIBE warm; EXPLAIN SELECT room FROM readings")
         assert WARM in (shown.text or "") and "celsius DOUBLE" in (described.text or "")
         assert "logical plan" in (explained.text or "")
@@ -244,9 +247,11 @@ def test_isolation_window_is_what_a_select_has_and_latest_is_refused(live: Runni
         refused = statement(http, f"SET\n isolation = 'latest';\n{select}")
         assert refused.status_code == 422 and refused.json()["code"] == "P0901"
         assert refused.json()["position"]["line"] == 2 and "'window'" in refused.json()["hint"]
-        for wrong in (statement(http, select, settings={"isolation": "latest"}),
-                      statement(http, select, settings={"isolation": "latest"}, dry=True),
-                      statement(http, "ALTER SYSTEM SET isolation = 'latest'")):  # fmt: skip
+        for wrong in (
+            statement(http, select, settings={"isolation": "latest"}),
+            statement(http, select, settings={"isolation": "latest"}, dry=True),
+            statement(http, "ALTER SYSTEM SET isolation = 'latest'"),
+        ):
             assert (wrong.status_code, wrong.json()["code"]) == (422, "P0901"), wrong.text
 
 
@@ -258,8 +263,10 @@ def test_a_dry_run_keeps_positions_and_changes_nothing(live: Running) -> None:
         assert check["query"] == "warm" and "physical plan" in check["plan"] and check["rows_per_second"] > 0
         assert check["state"]["bounded"] == "bounded" and check["state"]["bytes"] > 0
         assert {one["start"]: one["possible"] for one in check["starts"]} == {
-            "NOW": True, "WARM": True, "BEGINNING": True,
-        }  # fmt: skip
+            "NOW": True,
+            "WARM": True,
+            "BEGINNING": True,
+        }
         view = statement(http, "CREATE VIEW v AS SELECT room FROM readings", dry=True).json()["statements"]
         assert view == [{"kind": "CREATE VIEW", "state": "CHECKED"}]
         wrong = statement(http, "CREATE VIEW v AS\n SELECT roam FROM readings", dry=True)

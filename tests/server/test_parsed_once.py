@@ -50,9 +50,15 @@ def test_the_script_of_a_start(live: Running, parsed: Counter[str]) -> None:
 
 def test_statements_by_http(live: Running, parsed: Counter[str]) -> None:
     with live.client(AccessRole.ADMIN) as client:
-        for text, accept in [(CREATE, "application/json"), (ALTER, "application/json"), (SELECT, "application/json"),
-                             (SELECT, "text/csv"), ("SHOW QUERIES", "application/json"), (VIEWS, "application/json"),
-                             ("INSERT INTO rooms VALUES ('cellar', 3)", "application/json")]:  # fmt: skip
+        for text, accept in [
+            (CREATE, "application/json"),
+            (ALTER, "application/json"),
+            (SELECT, "application/json"),
+            (SELECT, "text/csv"),
+            ("SHOW QUERIES", "application/json"),
+            (VIEWS, "application/json"),
+            ("INSERT INTO rooms VALUES ('cellar', 3)", "application/json"),
+        ]:
             parsed.clear()
             reply = client.post("/v1/statements", json={"sql": text}, headers={"Accept": accept})
             assert reply.status_code == 200, reply.text
@@ -64,9 +70,11 @@ def test_what_http_puts_together(live: Running, parsed: Counter[str]) -> None:
         client.post("/v1/statements", json={"sql": CREATE})
         whole = f"{SCRIPT.rpartition('INSERT')[0]}{CREATE}"
         for method, path, body in [
-            ("PATCH", "/v1/queries/q", {"state": "PAUSED"}), ("GET", "/v1/relations/queries?where=name='q'", None),
-            ("PUT", "/v1/catalog", {"sql": whole}), ("DELETE", "/v1/queries/q", None),
-        ]:  # fmt: skip
+            ("PATCH", "/v1/queries/q", {"state": "PAUSED"}),
+            ("GET", "/v1/relations/queries?where=name='q'", None),
+            ("PUT", "/v1/catalog", {"sql": whole}),
+            ("DELETE", "/v1/queries/q", None),
+        ]:
             parsed.clear()
             reply = client.request(method, path, json=body)
             assert reply.status_code == 200, reply.text
@@ -89,14 +97,22 @@ def test_statements_by_the_protocol_of_postgresql(tmp_path: Path, parsed: Counte
     """Also where they are prepared and described before they are executed, and whatever values they have."""
     service = in_process(tmp_path / "system")
     with running_pg(tmp_path / "door", service) as running, running.connect() as connection:
-        for text in (CREATE, ALTER, "SELECT room FROM rooms WHERE level > 1", "SHOW QUERIES",
-                     "INSERT INTO notes VALUES ('hall', 'cold')"):  # fmt: skip
+        for text in (
+            CREATE,
+            ALTER,
+            "SELECT room FROM rooms WHERE level > 1",
+            "SHOW QUERIES",
+            "INSERT INTO notes VALUES ('hall', 'cold')",
+        ):
             for prepare in (False, True) if text.startswith("S") else (False,):
                 parsed.clear()
                 connection.execute(text, prepare=prepare)
                 assert parsed <= Counter([text]), text
-        for text in ("SELECT room FROM rooms WHERE level > $1 LIMIT $2", "INSERT INTO notes VALUES ('values', $1)",
-                     "EXPLAIN SELECT level + $1 FROM rooms"):  # fmt: skip
+        for text in (
+            "SELECT room FROM rooms WHERE level > $1 LIMIT $2",
+            "INSERT INTO notes VALUES ('values', $1)",
+            "EXPLAIN SELECT level + $1 FROM rooms",
+        ):
             parsed.clear()
             for value in (1, 2, 3):
                 connection.execute(re.sub(r"\$\d", "%s", text), [value] * text.count("$"), prepare=True)

@@ -17,9 +17,12 @@ def policy(tmp_path: Path) -> ServerPolicy:
     for name in ("data/in", "data/check", "other", "data-2"):
         (tmp_path / name).mkdir(parents=True)
     return ServerPolicy(
-        (tmp_path / "data",), ("FEED_",), ("feeds",), ("broker.example", "db.example:5432"),
+        (tmp_path / "data",),
+        ("FEED_",),
+        ("feeds",),
+        ("broker.example", "db.example:5432"),
         (tmp_path / "data" / "check", tmp_path / "tokens.json"),
-    )  # fmt: skip
+    )
 
 
 def refused(policy: ServerPolicy, connector: str, **options: str) -> str:

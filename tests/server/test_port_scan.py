@@ -78,9 +78,12 @@ def policy(ports: tuple[Port, Port], tmp_path: Path) -> ServerPolicy:
     (tmp_path / "secret" / "key").write_text(SECRET)
     (tmp_path / "data" / "place").write_text(str(tmp_path / "secret" / "key"))
     return ServerPolicy(
-        (tmp_path / "data",), ("FEED_",), (), (f"127.0.0.1:{ports[0].number}", f"localhost:{ports[0].number}"),
+        (tmp_path / "data",),
+        ("FEED_",),
+        (),
+        (f"127.0.0.1:{ports[0].number}", f"localhost:{ports[0].number}"),
         (tmp_path / "secret",),
-    )  # fmt: skip
+    )
 
 
 def hostile(allowed: int, other: int, folder: Path) -> list[str]:
@@ -96,22 +99,51 @@ def hostile(allowed: int, other: int, folder: Path) -> list[str]:
         f"{scheme}://{rest}"
         for scheme in ("postgresql", "postgres")
         for rest in (
-            f"{bad}/db", f"{good},{bad}/db", f"{bad},{good}/db", f"{good}@{bad}/db", f"u@{good},x@{bad}/db",
-            f"{good}#?host=127.0.0.1&port={other}/db", f"{good}/db#?host=127.0.0.1&port={other}", f"{good}?host={bad}",
-            f"{good}/db?host=127.0.0.1&port={other}", f"{good}/db?port={other}", f"{good}/db?%70ort={other}",
-            f"{good}/db?hostaddr=127.0.0.1,127.0.0.2", f"{good}/db?hostaddr=127.0.0.2",
-            f"{good}/db?host=/var/run", f"/db?host=127.0.0.1&port={other}", f"%31%32%37.0.0.1:{other}/db",
-            "%2Fvar%2Frun/db", "/db", "db", f"[::1]:{other}/db", f"127.0.0.1:{allowed},127.0.0.1:{other}/db",
-            f"{good}/db?service=evil", f"{good}/db?servicefile={key}", f"{good}/db?passfile={key}",
-            f"{good}/db?sslkey={key}", f"{good}/db?sslcert={key}", f"{good}/db?sslrootcert={key}",
-            f"{good}/db?sslcrl={key}", f"{good}/db?sslcrldir={folder}/secret", f"{good}/db?sslkey=engine:{key}",
-            f"{good}/db?sslkeylogfile={folder}/data/log", f"{good}/db?gsslib=gssapi", f"{good}/db?options=-c%20x=y",
-            f"{good}/db?oauth_issuer=http://{bad}&oauth_client_id=x", f"{good}/db?replication=true",
-            f"{good}/db?sslrootcert=~/x", f"{good}/db?sslrootcert=file:{folder}/data/place",
-            f"u:{SECRET}@{good}/db", f"u:%68unter2@{good}/db", f"{good}/db?password={SECRET}",
-            f"{good}/db?%70assword={SECRET}", f"{good}/db?sslpassword={SECRET}", f"u:p@{good}/db?user=x",
+            f"{bad}/db",
+            f"{good},{bad}/db",
+            f"{bad},{good}/db",
+            f"{good}@{bad}/db",
+            f"u@{good},x@{bad}/db",
+            f"{good}#?host=127.0.0.1&port={other}/db",
+            f"{good}/db#?host=127.0.0.1&port={other}",
+            f"{good}?host={bad}",
+            f"{good}/db?host=127.0.0.1&port={other}",
+            f"{good}/db?port={other}",
+            f"{good}/db?%70ort={other}",
+            f"{good}/db?hostaddr=127.0.0.1,127.0.0.2",
+            f"{good}/db?hostaddr=127.0.0.2",
+            f"{good}/db?host=/var/run",
+            f"/db?host=127.0.0.1&port={other}",
+            f"%31%32%37.0.0.1:{other}/db",
+            "%2Fvar%2Frun/db",
+            "/db",
+            "db",
+            f"[::1]:{other}/db",
+            f"127.0.0.1:{allowed},127.0.0.1:{other}/db",
+            f"{good}/db?service=evil",
+            f"{good}/db?servicefile={key}",
+            f"{good}/db?passfile={key}",
+            f"{good}/db?sslkey={key}",
+            f"{good}/db?sslcert={key}",
+            f"{good}/db?sslrootcert={key}",
+            f"{good}/db?sslcrl={key}",
+            f"{good}/db?sslcrldir={folder}/secret",
+            f"{good}/db?sslkey=engine:{key}",
+            f"{good}/db?sslkeylogfile={folder}/data/log",
+            f"{good}/db?gsslib=gssapi",
+            f"{good}/db?options=-c%20x=y",
+            f"{good}/db?oauth_issuer=http://{bad}&oauth_client_id=x",
+            f"{good}/db?replication=true",
+            f"{good}/db?sslrootcert=~/x",
+            f"{good}/db?sslrootcert=file:{folder}/data/place",
+            f"u:{SECRET}@{good}/db",
+            f"u:%68unter2@{good}/db",
+            f"{good}/db?password={SECRET}",
+            f"{good}/db?%70assword={SECRET}",
+            f"{good}/db?sslpassword={SECRET}",
+            f"u:p@{good}/db?user=x",
         )
-    ]  # fmt: skip
+    ]
     paths = [
         str(key), f"file://{key}", f"{folder}/data/../secret/key", f"{folder}/data/*/../../secret", "/etc/passwd",
         f"file:{folder}/../x", "~/x", "relative", f"http://{bad}/x", f"s3://key:{SECRET}@bucket/x",
@@ -210,8 +242,13 @@ def test_what_is_accepted_connects_to_what_was_judged(
     """Also where the environment of the server names another host, and where names look like addresses."""
     allowed, other = ports
     (tmp_path / "service").write_text(f"[evil]\nhost=127.0.0.1\nhostaddr=127.0.0.1\nport={other.number}\n")
-    for name, value in {"PGHOST": "127.0.0.1", "PGHOSTADDR": "127.0.0.1", "PGPORT": str(other.number),
-                        "PGSERVICE": "evil", "PGSERVICEFILE": str(tmp_path / "service")}.items():  # fmt: skip
+    for name, value in {
+        "PGHOST": "127.0.0.1",
+        "PGHOSTADDR": "127.0.0.1",
+        "PGPORT": str(other.number),
+        "PGSERVICE": "evil",
+        "PGSERVICEFILE": str(tmp_path / "service"),
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(offsets.Topic.partitions, "__defaults__", (0.5,))
     scripts = [text.format(port=allowed.number, other=other.number) for text in ALLOWED]

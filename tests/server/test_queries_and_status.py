@@ -76,8 +76,13 @@ def test_commands(client: httpx.Client) -> None:
     assert [one["number"] for one in client.get("/v1/commands?after=1&limit=1").json()["commands"]] == [2]
     assert client.get("/v1/commands/2").json()["who"] == "admin"
     assert client.get("/v1/commands/9").status_code == 404
-    for wrong in ("/v1/commands/-1", "/v1/commands/1e3", "/v1/commands?after=-1", "/v1/commands?limit=0",
-                  "/v1/commands/99999999999999999999"):  # fmt: skip
+    for wrong in (
+        "/v1/commands/-1",
+        "/v1/commands/1e3",
+        "/v1/commands?after=-1",
+        "/v1/commands?limit=0",
+        "/v1/commands/99999999999999999999",
+    ):
         assert client.get(wrong).status_code == 400
 
 

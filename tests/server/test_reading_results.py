@@ -96,8 +96,11 @@ def test_what_was_posted_is_read(live: Running, client: ServerClient) -> None:
 
 def test_positions_over_http(live: Running, client: ServerClient) -> None:
     with live.client(AccessRole.CONTROL) as raw:
-        added = raw.post("/v1/streams/readings/rows", content=b"at,room,celsius\n2024-03-01T09:00:00Z,hall,21\n",
-                         headers={"Content-Type": "text/csv"}).json()  # fmt: skip
+        added = raw.post(
+            "/v1/streams/readings/rows",
+            content=b"at,room,celsius\n2024-03-01T09:00:00Z,hall,21\n",
+            headers={"Content-Type": "text/csv"},
+        ).json()
         source = added["position"].split(".")[0]
         inserted = statement(raw, "INSERT INTO rooms VALUES ('cellar', -1)").json()["statements"][0]
         assert inserted["position"].split(".")[0] != source

@@ -34,8 +34,9 @@ def test_what_is_kept_in_each_format(client: httpx.Client, fake: FakeService) ->
     assert json.loads(lines[1]) == {"ts": "1970-01-01T00:00:00Z", "op": "-", "room": "attic", "n": str(2**60)}
     assert [json.loads(line) for line in (lines[2], lines[5])] == [{"cursor": "warm.1"}, {"cursor": "warm.2"}]
     assert client.get(PATH, params={**asked, "format": "csv"}).text.splitlines()[:2] == [
-        "ts,op,room,n", "1970-01-01T00:00:00Z,+,hall,0",
-    ]  # fmt: skip
+        "ts,op,room,n",
+        "1970-01-01T00:00:00Z,+,hall,0",
+    ]
     with pa.ipc.open_stream(client.get(PATH, params={**asked, "format": "arrow"}).content) as reader:
         read = [reader.read_next_batch_with_custom_metadata() for _ in range(2)]
     assert [batch.batch.num_rows for batch in read] == [2, 2]

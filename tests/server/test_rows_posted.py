@@ -37,10 +37,14 @@ def stream_of(table: pa.Table, **options: object) -> bytes:
 
 
 def rows() -> pa.Table:
-    return pa.table({
-        "at": pa.array([0, 60_000_000], pa.timestamp("us", "UTC")), "room": ["hall", None],
-        "N": pa.array([1, 2], pa.int32()), "cost": pa.array([Decimal("1.5"), None], pa.decimal128(5, 2)),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "at": pa.array([0, 60_000_000], pa.timestamp("us", "UTC")),
+            "room": ["hall", None],
+            "N": pa.array([1, 2], pa.int32()),
+            "cost": pa.array([Decimal("1.5"), None], pa.decimal128(5, 2)),
+        }
+    )
 
 
 def stored(fake: FakeService) -> list[tuple[object, ...]]:
@@ -55,8 +59,13 @@ def send(client: httpx.Client, content: bytes, type_: str, **headers: str) -> ht
 def test_each_format_adds_the_same_rows(client: httpx.Client, fake: FakeService) -> None:
     line = b'{"at": "1970-01-01T00:00:00Z", "room": "hall", "n": 9007199254740993, "cost": "1.5"}\n'
     assert send(client, line, NDJSON).json() == {
-        "rows": 1, "repeated": False, "malformed": 0, "rejected": [], "late": 0, "complete_to": None,
-    }  # fmt: skip
+        "rows": 1,
+        "repeated": False,
+        "malformed": 0,
+        "rejected": [],
+        "late": 0,
+        "complete_to": None,
+    }
     csv = b"at,room,celsius,n,cost,raw\n1970-01-01T00:00:00Z,hall,,9007199254740993,1.5,\n"
     assert send(client, csv, "text/csv").status_code == 200
     table = rows().slice(0, 1).set_column(2, "n", pa.array([9007199254740993]))

@@ -137,8 +137,11 @@ def test_a_registered_query_is_followed(live: Running) -> None:
         rows = lines_of(client, "SUBSCRIBE TO warm", 2)
         assert [(row["op"], row["room"]) for row in rows] == [("+", "hall"), ("+", "attic")]
         eventually(lambda: not running(client))
-        for sql, code in [("SUBSCRIBE TO warm; SHOW QUERIES", "P0732"), ("SUBSCRIBE TO cold", "P0201"),
-                          ("SUBSCRIBE TO warm WITH (SNAPSHOT) AS OF '2999-01-01'", "P0711")]:  # fmt: skip
+        for sql, code in [
+            ("SUBSCRIBE TO warm; SHOW QUERIES", "P0732"),
+            ("SUBSCRIBE TO cold", "P0201"),
+            ("SUBSCRIBE TO warm WITH (SNAPSHOT) AS OF '2999-01-01'", "P0711"),
+        ]:
             assert statement(client, sql).json()["code"] == code, sql
         assert statement(client, "SUBSCRIBE TO warm", dry=True).json()["statements"][0]["state"] == "CHECKED"
         assert not running(client)
@@ -159,8 +162,10 @@ def test_a_query_stands_as_long_as_its_subscription(live: Running) -> None:
 def test_a_query_that_a_crash_has_left_is_dropped(tmp_path: Path) -> None:
     server = started(tmp_path)
     with connect(server.url, server.texts[AccessRole.CONTROL]) as client:
-        client.execute("CREATE QUERY `subscription 1` WITH (comment 'ends with its subscription') AS SELECT room FROM "
-                       "readings [NOW]; CREATE QUERY `subscription 2` AS SELECT room FROM readings [NOW]")  # fmt: skip
+        client.execute(
+            "CREATE QUERY `subscription 1` WITH (comment 'ends with its subscription') AS SELECT room FROM "
+            "readings [NOW]; CREATE QUERY `subscription 2` AS SELECT room FROM readings [NOW]"
+        )
     ended(server)
     again = started(tmp_path)
     with connect(again.url, again.texts[AccessRole.READ]) as client:

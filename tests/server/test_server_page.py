@@ -141,10 +141,27 @@ def test_starts_that_are_refused(tmp_path: Path, options: list[str], code: str) 
 def test_tls(tmp_path: Path) -> None:
     chain, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-         "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(chain)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-keyout",
+            str(key),
+            "-out",
+            str(chain),
+        ],
+        check=True,
+        capture_output=True,
+    )
     with served(tmp_path, "--checkpoint", "state", "--tls-cert", str(chain), "--tls-key", str(key)) as (url, _):
         assert url.startswith("https://")
         token = (tmp_path / "config" / "penstock" / "first-token").read_text(encoding="utf-8").strip()

@@ -62,14 +62,18 @@ def test_approximate_aggregates_and_frequent_items_are_listed_with_their_errors(
             counted, often, replaced, sampled = client.select(asked).table.to_pylist()
             assert counted.pop("error_high") == pytest.approx(1.959964 * 1.04 / 64)
             assert counted == {
-                "query": "counted", "technique": "approx_count_distinct(room)", "in_place_of": None,
+                "query": "counted",
+                "technique": "approx_count_distinct(room)",
+                "in_place_of": None,
                 "reason": "HyperLogLog of 4,096 registers, standard error 1.6 %, probable",
-            }  # fmt: skip
+            }
             assert replaced.pop("error_high") == pytest.approx(1.959964 * 1.04 / math.sqrt(128))
             assert replaced == {
-                "query": "replaced", "technique": "approx_count_distinct(room, 0.1)", "in_place_of": "COUNT(DISTINCT)",
+                "query": "replaced",
+                "technique": "approx_count_distinct(room, 0.1)",
+                "in_place_of": "COUNT(DISTINCT)",
                 "reason": "HyperLogLog of 128 registers, standard error 9.2 %, probable",
-            }  # fmt: skip
+            }
             assert (sampled["query"], sampled["technique"]) == ("sampled", "ESTIMATE")
             assert (often["query"], often["technique"]) == ("often", "FREQUENT 1")
             # In the pane up to 10 o'clock the second item has one of three rows.

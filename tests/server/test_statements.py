@@ -41,9 +41,11 @@ def test_a_script_is_answered_statement_by_statement(client: httpx.Client) -> No
     insert, select, show = answer.json()["statements"]
     assert insert == {"kind": "INSERT", "state": "RUNNING", "number": 1, "version": 1}
     assert select["columns"] == [
-        {"name": "room", "type": "STRING"}, {"name": "celsius", "type": "DOUBLE"},
-        {"name": "n", "type": "BIGINT"}, {"name": "cost", "type": "DECIMAL(20,4)"},
-    ]  # fmt: skip
+        {"name": "room", "type": "STRING"},
+        {"name": "celsius", "type": "DOUBLE"},
+        {"name": "n", "type": "BIGINT"},
+        {"name": "cost", "type": "DECIMAL(20,4)"},
+    ]
     assert select["rows"] == [
         {"room": "hall", "celsius": 20.5, "n": "9007199254740993", "cost": "12.3400"},
         {"room": 'a"b', "celsius": None, "n": 9007199254740992, "cost": None},

@@ -84,8 +84,11 @@ class Broker:
         identity = uuid.uuid4().hex[:22]
         done = subprocess.run(
             self._command("kafka.tools.StorageTool", "format", "-t", identity, "-c"),
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     @property

@@ -48,8 +48,24 @@ class Server:
         # Whoever connects over the socket is let in, whoever comes by the network needs the password.
         (self._folder / "password").write_text(PASSWORD)
         (self._folder / "password").chmod(0o644)
-        self._run("initdb", "-D", self.data, "-U", USER, "-A", "scram-sha-256", "--auth-local", "trust",
-                  "--pwfile", str(self._folder / "password"), "-E", "UTF8", "--locale", "C", "--no-sync")  # fmt: skip
+        self._run(
+            "initdb",
+            "-D",
+            self.data,
+            "-U",
+            USER,
+            "-A",
+            "scram-sha-256",
+            "--auth-local",
+            "trust",
+            "--pwfile",
+            str(self._folder / "password"),
+            "-E",
+            "UTF8",
+            "--locale",
+            "C",
+            "--no-sync",
+        )
         self.start()
 
     @property

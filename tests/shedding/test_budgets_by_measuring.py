@@ -290,8 +290,13 @@ def test_only_queries_that_can_shed_have_a_part() -> None:
     shed = {name: [n for n in found if isinstance(n, Shed)] for name, found in nodes.items()}
     shed["sessions"] = [n.budget for n in nodes["sessions"] if isinstance(n, SessionWindow) and n.budget is not None]
     assert {name: [one.shares_limit for one in found] for name, found in shed.items()} == {
-        "rows": [], "open": [], "sessions": [True], "count": [], "own": [False], "q": [True],
-    }  # fmt: skip
+        "rows": [],
+        "open": [],
+        "sessions": [True],
+        "count": [],
+        "own": [False],
+        "q": [True],
+    }
 
 
 def test_without_a_limit_nothing_is_shared() -> None:

@@ -70,8 +70,10 @@ def test_avro_arrow_and_raw(broker: Any) -> None:
         out.write(0, rows(("a", 1), ("b", 2)))
     a, b, packed, *raw = received(broker, name)
     assert a.value()[:5] == b"\0\0\0\0\x07" and b.value()[:5] == b"\0\0\0\0\x07"
-    union = [{"name": n, "type": ["null", t]} for n, t in (
-        ("ts", {"type": "long", "logicalType": "timestamp-micros"}), ("k", "string"), ("n", "int"))]  # fmt: skip
+    union = [
+        {"name": n, "type": ["null", t]}
+        for n, t in (("ts", {"type": "long", "logicalType": "timestamp-micros"}), ("k", "string"), ("n", "int"))
+    ]
     schema = fastavro.parse_schema({"type": "record", "name": "q", "fields": union})
     assert fastavro.schemaless_reader(io.BytesIO(a.value()[5:]), schema, None) == {"ts": _AT, "k": "a", "n": 1}
     assert pa.ipc.open_stream(packed.value()).read_all().equals(rows(("a", 1), ("b", 2)))
@@ -158,7 +160,7 @@ def test_rows_larger_than_the_topic_takes_are_refused_alone(broker: Any) -> None
     assert [batch for batch, _ in refused] == [0]
     assert [row.reason for row in refused[0][1]] == [
         "record '2800 bytes' is larger than the topic's max.message.bytes"
-    ] * 2  # fmt: skip
+    ] * 2
     assert [f"{i:04}" in row.record for i, row in zip((7, 107), refused[0][1], strict=True)] == [True] * 2
     out.write(1, table.slice(0, 8))
     out.close()

@@ -62,8 +62,9 @@ def test_four_lives_of_a_server(tmp_path: Path) -> None:
         server.client.insert("later", [reading("10:40", "attic", 22.0)])
         at_least(server.client, "SELECT * FROM warm WHERE celsius = 23.5", 1)
         assert rows(server.client, "SELECT * FROM warm ORDER BY room") == [
-            {"room": "attic", "celsius": 23.5}, {"room": "hall", "celsius": 20.0},
-        ]  # fmt: skip
+            {"room": "attic", "celsius": 23.5},
+            {"room": "hall", "celsius": 20.0},
+        ]
 
 
 def alerts_on_the_system(client: ServerClient) -> list[dict[str, Any]]:
@@ -120,8 +121,9 @@ def door_of_postgresql(server: Server) -> None:
         psycopg.connect(f"{given} password=wrong")
     (user,) = (one.name for one in TokenFile(server.folder / "penstock" / "tokens.json").entries())
     with psycopg.connect(given.replace("first", user) + f" password={server.token}", autocommit=True) as connection:
-        connection.execute("INSERT INTO measured VALUES ('2024-03-01 09:00:00', 'hall', 19.5),"
-                           " ('2024-03-01 09:20:00', 'attic', 23.0)")  # fmt: skip
+        connection.execute(
+            "INSERT INTO measured VALUES ('2024-03-01 09:00:00', 'hall', 19.5), ('2024-03-01 09:20:00', 'attic', 23.0)"
+        )
         with connection.cursor() as cursor:
             first = next(iter(cursor.stream("SUBSCRIBE TO highest WITH (SNAPSHOT)")))
         assert first[1:] == ("+", "hall", 19.5)

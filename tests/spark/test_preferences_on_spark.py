@@ -185,9 +185,12 @@ def start_driver(folder: Path, name: str, given: list[int]) -> subprocess.Popen[
     command = [sys.executable, "-c", DRIVER, ",".join(map(str, given)), folder / f"{name}.grants", script]
     with (folder / f"{name}.log").open("ab") as output:
         return subprocess.Popen(
-            [*command, folder / f"{name}.checkpoint"], stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+            [*command, folder / f"{name}.checkpoint"],
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
 
 def write_files(folder: Path, count: int) -> None:

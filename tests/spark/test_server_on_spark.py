@@ -22,15 +22,18 @@ from tests.commands import penstock
 
 #: The streams and relations of all checks, each with the check's own.
 SCRIPT = (
-    declared("readings", " RETAIN 2 HOURS") + declared("tapped") + declared("hydrated", " RETAIN 2 HOURS")
-    + declared("named", " RETAIN 2 HOURS") + declared("kept", " RETAIN 2 HOURS")
+    declared("readings", " RETAIN 2 HOURS")
+    + declared("tapped")
+    + declared("hydrated", " RETAIN 2 HOURS")
+    + declared("named", " RETAIN 2 HOURS")
+    + declared("kept", " RETAIN 2 HOURS")
     + f"""CREATE STREAM passed (at TIMESTAMP, room STRING) FROM HTTP () TIMESTAMP BY at;
 CREATE RELATION levels (at TIMESTAMP, room STRING, level INT, PRIMARY KEY (room)) FROM HTTP () TIMESTAMP BY at;
 CREATE QUERY standing AS {warmest("kept")};
 CREATE RELATION names (room STRING, name STRING, PRIMARY KEY (room)) FROM MEMORY ();
 INSERT INTO names VALUES ('hall', 'Halle'), ('attic', NULL);
 """
-)  # fmt: skip
+)
 
 
 def control_relations() -> Check:
@@ -45,8 +48,11 @@ def control_relations() -> Check:
     assert warm["state"] == "RUNNING" and warm["rows"] >= 7 and 0 < warm["latency_p50"] <= warm["latency_p99"]
     shared = rows(client, "SELECT operator FROM penstock.query_operators GROUP BY operator HAVING COUNT(*) = 2")
     assert shared and warm["shared_bytes"] > 0 and warm["state_bytes"] >= warm["own_bytes"]
-    flow = rows(client, "SELECT o.id, SUM(s.rows_in) AS n FROM penstock.operators o, penstock.operator_shards s"
-                        " WHERE s.operator = o.id AND o.stage = 1 GROUP BY o.id")  # fmt: skip
+    flow = rows(
+        client,
+        "SELECT o.id, SUM(s.rows_in) AS n FROM penstock.operators o, penstock.operator_shards s"
+        " WHERE s.operator = o.id AND o.stage = 1 GROUP BY o.id",
+    )
     assert max(one["n"] for one in flow if one["n"] is not None) >= 50
     edges = rows(client, "SELECT rows, bytes FROM penstock.plan_edges WHERE exchange_key IS NOT NULL")
     assert any(one["rows"] == 50 and one["bytes"] > 0 for one in edges)
@@ -66,8 +72,11 @@ def control_relations() -> Check:
     server = yield
     # The log says how far the stream had come, before rows do.
     assert rows(server.client, times) == known
-    found = rows(server.client, "SELECT name, state, weight, latency_target FROM penstock.queries"
-                                " WHERE name IN ('other', 'warm') ORDER BY name")  # fmt: skip
+    found = rows(
+        server.client,
+        "SELECT name, state, weight, latency_target FROM penstock.queries"
+        " WHERE name IN ('other', 'warm') ORDER BY name",
+    )
     assert found == [
         {"name": "other", "state": "PAUSED", "weight": 1.0, "latency_target": None},
         {"name": "warm", "state": "RUNNING", "weight": 3.0, "latency_target": 2.0},
@@ -82,9 +91,12 @@ def tap_of_an_edge() -> Check:
     client.execute(f"CREATE QUERY selected AS {warmest('tapped').replace('GROUP BY', 'WHERE celsius > 10 GROUP BY')}")
     client.insert("tapped", [reading("08:00", "hall", 1.0)])
     at_least(client, "SELECT name FROM penstock.streams WHERE name = 'tapped' AND rows > 0", 1)
-    found = rows(client, "SELECT q.id, o.stage, q.exchange FROM penstock.queues q JOIN penstock.operators o"
-                         " ON o.id = q.to_operator JOIN penstock.query_operators u ON u.operator = o.id"
-                         " WHERE u.query = 'selected'")  # fmt: skip
+    found = rows(
+        client,
+        "SELECT q.id, o.stage, q.exchange FROM penstock.queues q JOIN penstock.operators o"
+        " ON o.id = q.to_operator JOIN penstock.query_operators u ON u.operator = o.id"
+        " WHERE u.query = 'selected'",
+    )
     stages = {one["stage"]: one["id"] for one in found if one["stage"] == 0 or one["exchange"] is not None}
     assert {0, 1} <= stages.keys()
     file = server.folder / "state" / "penstock" / "taps.json"
@@ -93,8 +105,12 @@ def tap_of_an_edge() -> Check:
 
         def tap(queue: str = queue, shown: list[dict[str, Any]] = shown) -> None:
             params = {"rows": 3, "seconds": 60, "format": "ndjson"}
-            answer = httpx.get(f"{server.url}/v1/entities/{queue}/tap", params=params, timeout=90,
-                               headers={"Authorization": f"Bearer {server.token}"})  # fmt: skip
+            answer = httpx.get(
+                f"{server.url}/v1/entities/{queue}/tap",
+                params=params,
+                timeout=90,
+                headers={"Authorization": f"Bearer {server.token}"},
+            )
             shown += [json.loads(line) for line in answer.text.splitlines()]
 
         tapping = threading.Thread(target=tap)
@@ -181,9 +197,14 @@ def one_time_queries() -> Check:
     answers as ever."""
     client = (yield).client
     assert rows(client, "SELECT COUNT(*) AS n FROM kept") == [{"n": 0}]
-    client.insert("levels", [{"at": "2024-03-01 08:00:00", "room": "hall", "level": 1},
-                             {"at": "2024-03-01 09:40:00", "room": "attic", "level": 2},
-                             {"at": "2024-03-01 12:00:00", "room": "cellar", "level": 0}])  # fmt: skip
+    client.insert(
+        "levels",
+        [
+            {"at": "2024-03-01 08:00:00", "room": "hall", "level": 1},
+            {"at": "2024-03-01 09:40:00", "room": "attic", "level": 2},
+            {"at": "2024-03-01 12:00:00", "room": "cellar", "level": 0},
+        ],
+    )
     counted = f"{COUNTED.format('kept')} ORDER BY room"
     answers: list[int] = []
     for number in range(12):
@@ -197,8 +218,10 @@ def one_time_queries() -> Check:
     assert sorted((row["room"], row["level"]) for row in joined) == [("attic", 2)] * 6 + [("hall", 1)] * 5
     both = rows(client, "SELECT standing.celsius, level FROM standing, levels WHERE standing.room = levels.room")
     assert sorted(row["celsius"] for row in both) == [19.0, 20.0]
-    for sql, hint in [("SELECT room FROM passed", "ALTER STREAM passed SET (retain"),
-                      ("SELECT room FROM kept [RANGE 1 HOUR] AS OF '2025-01-01'", "ask again later")]:  # fmt: skip
+    for sql, hint in [
+        ("SELECT room FROM passed", "ALTER STREAM passed SET (retain"),
+        ("SELECT room FROM kept [RANGE 1 HOUR] AS OF '2025-01-01'", "ask again later"),
+    ]:
         with pytest.raises(PenstockError, match="P0721") as caught:
             client.select(sql)
         assert hint in str(caught.value.hint)

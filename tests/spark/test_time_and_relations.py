@@ -39,8 +39,11 @@ def test_updates_that_cannot_be_are_dead_letters_and_counted_once(spark: Any, tm
     run = _session(spark, tmp_path, "").start(checkpoint=str(tmp_path / "checkpoint"))
     assert run.wait(200)
     assert read_result(str(tmp_path / "q")).to_pydict() == {
-        "ts": [1, 3, 4], "op": ["+", "-", "+"], "k": [1, 1, 1], "v": [10, 10, 12]
-    }  # fmt: skip
+        "ts": [1, 3, 4],
+        "op": ["+", "-", "+"],
+        "k": [1, 1, 1],
+        "v": [10, 10, 12],
+    }
     assert read_result(str(tmp_path / "n")).to_pydict() == {"ts": [1, 3], "op": ["+", "-"], "k": [1, 1], "v": [10, 10]}
     sources = run.progress().sources
     reasons = {"duplicate primary key": 1, "no such row to delete": 1, "NULL in the primary key": 1}
@@ -77,7 +80,10 @@ def test_system_time_goes_on_while_nothing_comes(spark: Any, tmp_path: Path) -> 
     result = read_result(str(tmp_path / "q"))
     ticks = result["ts"].cast(pa.int64()).to_pylist()
     assert list(zip(result["op"].to_pylist(), result["a"].to_pylist(), strict=True)) == [
-        ("+", 1), ("+", 2), ("-", 1), ("-", 2)
-    ]  # fmt: skip
+        ("+", 1),
+        ("+", 2),
+        ("-", 1),
+        ("-", 2),
+    ]
     assert before < ticks[0] == ticks[1] and ticks[2] == ticks[3] == ticks[0] + 1_000_000
     assert heartbeat.startswith("20")

@@ -31,8 +31,15 @@ def test_values_come_back(spark: SparkSession) -> None:
 
     table = session.query("SELECT k, scaled(total(a)) AS t FROM S [RANGE 2 SECOND] WHERE checked(a) > 1 GROUP BY k")
     found = [tuple(row.values()) for row in table.collect().to_pylist()]
-    assert found == [(1, "+", 1, 15), (2, "-", 1, 15), (2, "+", 1, 36), (3, "-", 1, 36), (3, "+", 1, 21),
-                     (4, "-", 1, 21), (4, "+", 1, 6)]  # fmt: skip
+    assert found == [
+        (1, "+", 1, 15),
+        (2, "-", 1, 15),
+        (2, "+", 1, 36),
+        (3, "-", 1, 36),
+        (3, "+", 1, 21),
+        (4, "-", 1, 21),
+        (4, "+", 1, 6),
+    ]
 
 
 def test_a_failure_shows_rows_and_traceback(spark: SparkSession) -> None:

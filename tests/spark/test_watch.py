@@ -123,8 +123,10 @@ def test_a_stream_that_falls_silent_lets_go_until_it_speaks_again(spark: Any, tm
     counts = run.progress().sources["S"]
     run.stop()
     assert read_result(str(tmp_path / "q")).to_pydict() == {
-        "ts": [1, 8, 20, 20, 30], "a": [1, 1, 1, 3, 3], "b": [10, 11, 12, 12, 13]
-    }  # fmt: skip
+        "ts": [1, 8, 20, 20, 30],
+        "a": [1, 1, 1, 3, 3],
+        "b": [10, 11, 12, 12, 13],
+    }
     assert (counts.rows, counts.late) == (3, 1)
     (letter,) = DeadLetters(run.dead_letters).read("S")
     assert "9" in letter.record and "late" in letter.reason

@@ -48,8 +48,9 @@ def test_catalogs_one_after_the_other(spark: Any, tmp_path: Path) -> None:
 
     changed = script.replace("v > 0", "v > 5")
     assert [one.split(" AS ")[0].split(" INTO")[0] for one in applied(control, changed)] == [
-        "CREATE OR REPLACE VIEW some", "CREATE OR REPLACE QUERY `q`",
-    ]  # fmt: skip
+        "CREATE OR REPLACE VIEW some",
+        "CREATE OR REPLACE QUERY `q`",
+    ]
     control.insert("S", rows(5, 6, 7, 8))
     until(lambda: {7} <= values("q") and {6, 7} <= values("other"), control, lambda: result(out / "q"))
     assert not values("q") & {5}

@@ -116,4 +116,4 @@ __all__ = [
     "own_windows",
     "unbounded",
     "unjoined",
-]  # fmt: skip
+]

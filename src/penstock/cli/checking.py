@@ -79,9 +79,12 @@ class IdleEngine(InProcessEngine):
 
 
 def _report(
-    script: Callable[[], Script], name: str, queries: Sequence[tuple[Query, Settings]],
-    warnings: Iterable[ScriptWarning], memory: Mapping[str, tuple[Row, ...]],
-) -> Iterator[str]:  # fmt: skip
+    script: Callable[[], Script],
+    name: str,
+    queries: Sequence[tuple[Query, Settings]],
+    warnings: Iterable[ScriptWarning],
+    memory: Mapping[str, tuple[Row, ...]],
+) -> Iterator[str]:
     """Yield the lines about a script that binds. script: returns it; queries: each with the settings for its state."""
     yield f"{name}: correct, {len(queries)} {'query' if len(queries) == 1 else 'queries'}"
     yield from (warning.render() for warning in warnings)

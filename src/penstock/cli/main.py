@@ -181,9 +181,17 @@ def run(
             settings = settings.with_value("metrics_port", str(metrics_port))
         output_format = format_ or _usual_format()
         code = run_script(
-            text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite, backfill=backfill,
-            form=OutputFormat(output_format.value), accept_missing=accept_missing_results,
-        )  # fmt: skip
+            text,
+            name,
+            settings,
+            checkpoint,
+            drain=drain,
+            master=master,
+            overwrite=overwrite,
+            backfill=backfill,
+            form=OutputFormat(output_format.value),
+            accept_missing=accept_missing_results,
+        )
     raise typer.Exit(code)
 
 
@@ -264,9 +272,14 @@ def shell(
 
         output_format = OutputFormat((format_ or _usual_format()).value)
         code = run_shell(
-            script, read_settings(set_), output_format, keep_going, bool(context.find_root().params.get("debug")),
-            place, written(set_),
-        )  # fmt: skip
+            script,
+            read_settings(set_),
+            output_format,
+            keep_going,
+            bool(context.find_root().params.get("debug")),
+            place,
+            written(set_),
+        )
     raise typer.Exit(code)
 
 
@@ -343,12 +356,23 @@ def serve(
                     err=True,
                 )
         options = ServeOptions(
-            checkpoint, http, read_settings(set_), tuple(set_ or ()),
-            given_script, token_file,
-            not no_auth, insecure, (tls_cert, tls_key), tuple(allow_path or ()), tuple(allow_env or ()),
-            tuple(allow_functions or ()), tuple(allow_host or ()), tuple(server_name or ()), master,
+            checkpoint,
+            http,
+            read_settings(set_),
+            tuple(set_ or ()),
+            given_script,
+            token_file,
+            not no_auth,
+            insecure,
+            (tls_cert, tls_key),
+            tuple(allow_path or ()),
+            tuple(allow_env or ()),
+            tuple(allow_functions or ()),
+            tuple(allow_host or ()),
+            tuple(server_name or ()),
+            master,
             None if pg.strip().lower() == "none" else pg,
-        )  # fmt: skip
+        )
         code = serve_until_signal(options, start_in_process if in_process else start_on_spark)
     raise typer.Exit(code)
 

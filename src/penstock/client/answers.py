@@ -233,13 +233,20 @@ def script_of(document: Mapping[str, Any]) -> RemoteScript:
 def _statement(document: Mapping[str, Any]) -> RemoteStatement:
     columns = document.get("columns")
     return RemoteStatement(
-        document["kind"], document["state"], document.get("number"), document.get("version"), document.get("instant"),
-        document.get("text"), None if columns is None else _columns(columns), document.get("rows"),
-        optional_error(document.get("error")), document.get("check"),
+        document["kind"],
+        document["state"],
+        document.get("number"),
+        document.get("version"),
+        document.get("instant"),
+        document.get("text"),
+        None if columns is None else _columns(columns),
+        document.get("rows"),
+        optional_error(document.get("error")),
+        document.get("check"),
         document.get("sql"),
         _notices_of(document),
         document.get("position"),
-    )  # fmt: skip
+    )
 
 
 def _notices_of(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -252,19 +259,35 @@ def _columns(columns: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...
 
 def query_of(document: Mapping[str, Any]) -> QueryView:
     return QueryView(
-        document["name"], document["id"], document["state"], document["sql"], document["kind"] == "stream",
-        _columns(document["columns"]), document["sink"],
-        document["instant"], document["rows"], document["attributes"], optional_error(document["error"]),
-        document.get("share"), document.get("first"), document.get("change"),
+        document["name"],
+        document["id"],
+        document["state"],
+        document["sql"],
+        document["kind"] == "stream",
+        _columns(document["columns"]),
+        document["sink"],
+        document["instant"],
+        document["rows"],
+        document["attributes"],
+        optional_error(document["error"]),
+        document.get("share"),
+        document.get("first"),
+        document.get("change"),
         _columns(document.get("selected", ())),
-    )  # fmt: skip
+    )
 
 
 def command_of(document: Mapping[str, Any]) -> CommandView:
     return CommandView(
-        document["number"], document["at"], document["who"], document["sql"], document["state"], document["version"],
-        optional_error(document["error"]), document.get("share"),
-    )  # fmt: skip
+        document["number"],
+        document["at"],
+        document["who"],
+        document["sql"],
+        document["state"],
+        document["version"],
+        optional_error(document["error"]),
+        document.get("share"),
+    )
 
 
 def catalog_of(document: Mapping[str, Any]) -> CatalogView:
@@ -291,9 +314,15 @@ def posted_of(document: Mapping[str, Any]) -> RemotePosted:
     rejected = tuple((one["line"], one["record"], one["reason"]) for one in document["rejected"])
     late, complete_to = document.get("late", 0), document.get("complete_to")
     return RemotePosted(
-        document["rows"], document["repeated"], document["malformed"], rejected, late, complete_to,
-        document.get("position"), _notices_of(document),
-    )  # fmt: skip
+        document["rows"],
+        document["repeated"],
+        document["malformed"],
+        rejected,
+        late,
+        complete_to,
+        document.get("position"),
+        _notices_of(document),
+    )
 
 
 def running_of(document: Mapping[str, Any]) -> RemoteRunning:

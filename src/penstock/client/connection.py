@@ -311,9 +311,10 @@ def _failed(answer: httpx.Response) -> PenstockError | Unavailable:
         error = error_of(json.loads(answer.content))
     except (ValueError, KeyError, TypeError):
         error = PenstockError(
-            "P0808", f"the answer {answer.status_code} is none of a Penstock server",
+            "P0808",
+            f"the answer {answer.status_code} is none of a Penstock server",
             hint=f"is there a Penstock server at {answer.url.copy_with(path='/', query=None)}?",
-        )  # fmt: skip
+        )
         if answer.status_code in (502, 503, 504):  # a proxy whose server restarts
             return Unavailable(error, 0.0)
     if error.code == "P0801" and "Authorization" not in answer.request.headers:

@@ -44,14 +44,21 @@ from penstock.served import CatalogView, CommandView, QueryView
 
 #: What a notebook shows of queries and of statements that run.
 _OF_QUERIES: dict[str, Callable[[QueryView], Any]] = {
-    "name": lambda one: one.name, "state": lambda one: one.state, "kind": lambda one: one.kind,
-    "rows": lambda one: one.rows, "instant": lambda one: one.instant, "result": lambda one: one.sink,
+    "name": lambda one: one.name,
+    "state": lambda one: one.state,
+    "kind": lambda one: one.kind,
+    "rows": lambda one: one.rows,
+    "instant": lambda one: one.instant,
+    "result": lambda one: one.sink,
     "statement": lambda one: one.sql,
-}  # fmt: skip
+}
 _OF_STATEMENTS: dict[str, Callable[[RemoteRunning], Any]] = {
-    "id": lambda one: one.id, "kind": lambda one: one.kind, "began": lambda one: one.began,
-    "who": lambda one: one.who, "statement": lambda one: one.sql,
-}  # fmt: skip
+    "id": lambda one: one.id,
+    "kind": lambda one: one.kind,
+    "began": lambda one: one.began,
+    "who": lambda one: one.who,
+    "statement": lambda one: one.sql,
+}
 T = TypeVar("T")
 
 _SUBSCRIBES = re.compile(r"\s*SUBSCRIBE\b", re.IGNORECASE)
@@ -63,9 +70,13 @@ _MEDIA = {"csv": "text/csv", "ndjson": "application/x-ndjson", "arrow": _ARROW}
 
 
 def connect(
-    url: str, token: str | None = None, *, patience: float = 30.0, certificates: str | None = None,
+    url: str,
+    token: str | None = None,
+    *,
+    patience: float = 30.0,
+    certificates: str | None = None,
     timeout: float | None = 120.0,
-) -> ServerClient:  # fmt: skip
+) -> ServerClient:
     """Return a client of the server at `url`.
 
     Args:
@@ -105,9 +116,14 @@ class ServerClient:
     # -- statements --------------------------------------------------------------------------------------------
 
     def execute(
-        self, sql: str, *, wait: bool = True, key: str | None = None, settings: Mapping[str, str] | None = None,
+        self,
+        sql: str,
+        *,
+        wait: bool = True,
+        key: str | None = None,
+        settings: Mapping[str, str] | None = None,
         dry: bool = False,
-    ) -> RemoteScript:  # fmt: skip
+    ) -> RemoteScript:
         """Execute a script as a whole, once however often the connection is lost; return what each statement led to.
 
         Args:
@@ -127,9 +143,14 @@ class ServerClient:
         return script
 
     def apply(
-        self, script: str, *, dry: bool = False, wait: bool = True, key: str | None = None,
+        self,
+        script: str,
+        *,
+        dry: bool = False,
+        wait: bool = True,
+        key: str | None = None,
         settings: Mapping[str, str] | None = None,
-    ) -> RemoteScript:  # fmt: skip
+    ) -> RemoteScript:
         """Bring the declarations to those of a script, all of them or none; return the statements of the difference,
         each with its text as `sql`. What the script does not have is dropped.
 
@@ -295,10 +316,17 @@ class ServerClient:
     # -- rows --------------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, query: str, *, cursor: str | None = None, beginning: bool = False, snapshot: bool = False,
-        progress: bool = False, until_now: bool = False, patience: float | None = None,
+        self,
+        query: str,
+        *,
+        cursor: str | None = None,
+        beginning: bool = False,
+        snapshot: bool = False,
+        progress: bool = False,
+        until_now: bool = False,
+        patience: float | None = None,
         on_lost: Callable[[Exception], None] | None = None,
-    ) -> RowSubscription:  # fmt: skip
+    ) -> RowSubscription:
         """Return the results of a query as an iterator of Arrow batches, which continues after lost connections.
 
         Args:
@@ -326,9 +354,16 @@ class ServerClient:
         return RowSubscription(self._connection, QueryResults(path, {**named, **params}), cursor, patience, on_lost)
 
     def watch(
-        self, query: str, *, seconds: float | None = None, every: float = 0.5, rows: int = 20,
-        value: str | None = None, by: str | None = None, display: Display | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        query: str,
+        *,
+        seconds: float | None = None,
+        every: float = 0.5,
+        rows: int = 20,
+        value: str | None = None,
+        by: str | None = None,
+        display: Display | None = None,
+    ) -> None:
         """Show the results of a query in a notebook, those that are kept and then those that come: the content of a
         relation, the newest rows of a stream, and a chart. Elsewhere lines are printed. The query goes on when the cell
         is interrupted.
@@ -360,9 +395,14 @@ class ServerClient:
             self._watch(known, self.subscribe(known.name, beginning=True), latest, seconds, every, display)
 
     def _watch(
-        self, query: QueryView, subscription: RowSubscription, rows: LatestRows, seconds: float | None, every: float,
+        self,
+        query: QueryView,
+        subscription: RowSubscription,
+        rows: LatestRows,
+        seconds: float | None,
+        every: float,
         display: Display | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         source = WatchedSubscription(subscription)
         try:
             watch(query.name, source, rows, seconds, every, display)
@@ -370,9 +410,14 @@ class ServerClient:
             source.close()
 
     def follow(
-        self, sql: str, *, cursor: str | None = None, settings: Mapping[str, str] | None = None,
-        patience: float | None = None, on_lost: Callable[[Exception], None] | None = None,
-    ) -> RowSubscription:  # fmt: skip
+        self,
+        sql: str,
+        *,
+        cursor: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        patience: float | None = None,
+        on_lost: Callable[[Exception], None] | None = None,
+    ) -> RowSubscription:
         """Return the results of a SUBSCRIBE statement, as `subscribe` does.
 
         Raises:
@@ -411,7 +456,7 @@ class ServerClient:
 
     def post(
         self, stream: str, body: bytes, form: str, *, key: str | None = None, unknown: str = "refuse"
-    ) -> RemotePosted:  # fmt: skip
+    ) -> RemotePosted:
         """Add records as they are; malformed ones are left out and reported.
 
         Args:

@@ -90,9 +90,13 @@ class RowSubscription(Iterator[pa.RecordBatch]):
     """
 
     def __init__(
-        self, connection: Connection, request: ResultsRequest, cursor: str | None,
-        patience: float | None = None, on_lost: Callable[[Exception], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        connection: Connection,
+        request: ResultsRequest,
+        cursor: str | None,
+        patience: float | None = None,
+        on_lost: Callable[[Exception], None] | None = None,
+    ) -> None:
         self._connection = connection
         self._request = request
         self._patience = connection.patience if patience is None else patience

@@ -28,17 +28,38 @@ except ImportError:  # the extra `delta` is not installed: `needed` raises the e
     CommitFailedError = DeltaError = TableNotFoundError = OSError  # type: ignore[misc,assignment]
 
 __all__ = [
-    "Commit", "CommitFailedError", "DataFile", "DeltaError", "arrow_schema", "columns_of", "commit", "deletion_vectors",
+    "Commit",
+    "CommitFailedError",
+    "DataFile",
+    "DeltaError",
+    "arrow_schema",
+    "columns_of",
+    "commit",
+    "deletion_vectors",
     "deltalake",
-    "needed", "one_line", "open_table", "readable", "table_path",
-]  # fmt: skip
+    "needed",
+    "one_line",
+    "open_table",
+    "readable",
+    "table_path",
+]
 
 #: Features of a table that its data files can be read without, or that are checked one by one. Columns of a type that
 #: Penstock lacks fit no declaration, and files of a narrower type than the table's are widened.
-_READABLE = frozenset({
-    "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "deletionVectors", "columnMapping", "variantType",
-    "variantType-preview", "variantShredding-preview", "typeWidening", "typeWidening-preview",
-})  # fmt: skip
+_READABLE = frozenset(
+    {
+        "timestampNtz",
+        "vacuumProtocolCheck",
+        "v2Checkpoint",
+        "deletionVectors",
+        "columnMapping",
+        "variantType",
+        "variantType-preview",
+        "variantShredding-preview",
+        "typeWidening",
+        "typeWidening-preview",
+    }
+)
 _COMMIT = re.compile(r"^\d{20}\.json$")
 
 

@@ -32,8 +32,16 @@ except ImportError:  # the extra `postgres` is not installed: `Server` raises th
     _INSTALLED = False
 
 __all__ = [
-    "ARROW", "SECRETS", "SERVER_OPTIONS", "Gone", "Server", "addresses_of", "connection_parameters", "psycopg", "sql",
-]  # fmt: skip
+    "ARROW",
+    "SECRETS",
+    "SERVER_OPTIONS",
+    "Gone",
+    "Server",
+    "addresses_of",
+    "connection_parameters",
+    "psycopg",
+    "sql",
+]
 
 T = TypeVar("T")
 
@@ -91,9 +99,17 @@ SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_cl
 
 #: PostgreSQL's types by number. Others are read as text, in their output form.
 ARROW = {
-    16: pa.bool_(), 21: pa.int16(), 23: pa.int32(), 20: pa.int64(), 700: pa.float32(), 701: pa.float64(),
-    1082: pa.date32(), 1114: TIMESTAMP, 1184: TIMESTAMP, 17: pa.binary(),
-}  # fmt: skip
+    16: pa.bool_(),
+    21: pa.int16(),
+    23: pa.int32(),
+    20: pa.int64(),
+    700: pa.float32(),
+    701: pa.float64(),
+    1082: pa.date32(),
+    1114: TIMESTAMP,
+    1184: TIMESTAMP,
+    17: pa.binary(),
+}
 NUMERIC, TIMESTAMPTZ, BYTEA = 1700, 1184, 17
 
 

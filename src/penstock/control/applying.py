@@ -64,9 +64,14 @@ class Applier:
     """
 
     def __init__(
-        self, engine: Engine, log: CommandLog, stored: StoredCatalog, posted: PostedRows, contents: ContentsRead,
+        self,
+        engine: Engine,
+        log: CommandLog,
+        stored: StoredCatalog,
+        posted: PostedRows,
+        contents: ContentsRead,
         settings: Mapping[str, str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._engine = engine
         self._log = log
         self._posted = posted
@@ -449,7 +454,7 @@ class Applier:
 
     def _command(
         self, transaction: Transaction, row: RowStatement, registry: Registry
-    ) -> InsertRows | UpdateRows | DeleteRows:  # fmt: skip
+    ) -> InsertRows | UpdateRows | DeleteRows:
         settings = settings_of({**self._settings, **registry.stored.settings, **transaction.settings})
         command = command_of(self.backlog.parsed.get(row.number, row.text), registry.bound, settings)
         assert isinstance(command, InsertRows | UpdateRows | DeleteRows), "it changes rows"

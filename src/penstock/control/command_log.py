@@ -78,19 +78,30 @@ class Transaction:
 
     def document(self) -> Document:
         return {
-            "first": self.first, "texts": list(self.texts), "who": self.who, "at": self.at, "key": self.key,
-            "digest": self.digest, "settings": dict(self.settings), "change": self.change.document(),
-        }  # fmt: skip
+            "first": self.first,
+            "texts": list(self.texts),
+            "who": self.who,
+            "at": self.at,
+            "key": self.key,
+            "digest": self.digest,
+            "settings": dict(self.settings),
+            "change": self.change.document(),
+        }
 
     @staticmethod
     def read(document: Document) -> Transaction:
         key = document["key"]
         settings = {name: as_text(value, name) for name, value in nested(document, "settings").items()}
         return Transaction(
-            integer(document, "first"), tuple(as_text(t, "texts") for t in array(document, "texts")),
-            text(document, "who"), integer(document, "at"), None if key is None else as_text(key, "key"),
-            text(document, "digest"), settings, CatalogChange.read(nested(document, "change")),
-        )  # fmt: skip
+            integer(document, "first"),
+            tuple(as_text(t, "texts") for t in array(document, "texts")),
+            text(document, "who"),
+            integer(document, "at"),
+            None if key is None else as_text(key, "key"),
+            text(document, "digest"),
+            settings,
+            CatalogChange.read(nested(document, "change")),
+        )
 
 
 @dataclass(frozen=True)
@@ -129,9 +140,11 @@ class _FinishedFile:
         ordered = sorted(transactions, key=lambda one: one.first)
         keys = (_key_hash(one.who, one.key) for one in ordered if one.key is not None)
         return _FinishedFile(
-            ordered[-1].last, numbers_array("q", (one.first for one in ordered)), numbers_array("q", keys),
+            ordered[-1].last,
+            numbers_array("q", (one.first for one in ordered)),
+            numbers_array("q", keys),
             max(one.at for one in ordered),
-        )  # fmt: skip
+        )
 
     def may_contain(self, number: int) -> bool:
         return self.firsts[0] <= number <= self.last
@@ -293,9 +306,14 @@ class CommandLog:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def accept(
-        self, texts: Sequence[str], who: str, key: str | None, posted: str, settings: Mapping[str, str],
+        self,
+        texts: Sequence[str],
+        who: str,
+        key: str | None,
+        posted: str,
+        settings: Mapping[str, str],
         change: CatalogChange,
-    ) -> Transaction:  # fmt: skip
+    ) -> Transaction:
         """Write a transaction, which happens from then on. posted: the digest of what was posted. Raises PenstockError
         P0601, and then it does not happen."""
         made = Transaction(self.next_number, tuple(texts), who, _now(), key, posted, dict(settings), change)

@@ -76,9 +76,13 @@ class Control:
     """
 
     def __init__(
-        self, folder: Path, engine: Engine, settings: Mapping[str, str] | None = None, retention: float | None = None,
+        self,
+        folder: Path,
+        engine: Engine,
+        settings: Mapping[str, str] | None = None,
+        retention: float | None = None,
         policy: Policy | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._engine = engine
         self._settings = dict(settings or {})
         kept = float(settings_of(self._settings)["control_retention"]) if retention is None else retention
@@ -101,9 +105,15 @@ class Control:
             self._applier.recover()
             self._backlog = self._applier.backlog
             context = DraftContext(
-                engine, self._log, self._posted, lambda: self._backlog.ahead, lambda: not self._backlog.items,
-                self._settings, policy, self.commands,
-            )  # fmt: skip
+                engine,
+                self._log,
+                self._posted,
+                lambda: self._backlog.ahead,
+                lambda: not self._backlog.items,
+                self._settings,
+                policy,
+                self.commands,
+            )
             self._acceptor = Acceptor(context, self._backlog, self._applier.write_outcomes)
         except BaseException:
             self._lock.release()
@@ -118,10 +128,15 @@ class Control:
     # -- what a door calls -------------------------------------------------------------------------------------
 
     def submit(
-        self, script: Script | str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM,
+        self,
+        script: Script | str,
+        settings: Mapping[str, str] | None = None,
+        who: Principal = SYSTEM,
         key: str | None = None,
-        wait: bool = True, timeout: float | None = None, dry: bool = False,
-    ) -> list[StatementOutcome]:  # fmt: skip
+        wait: bool = True,
+        timeout: float | None = None,
+        dry: bool = False,
+    ) -> list[StatementOutcome]:
         """Execute a script as one transaction; return the outcome of each statement.
 
         Args:
@@ -148,10 +163,15 @@ class Control:
         return CheckedScript(outcomes, request.after.as_wished)
 
     def apply(
-        self, script: Script | str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM,
+        self,
+        script: Script | str,
+        settings: Mapping[str, str] | None = None,
+        who: Principal = SYSTEM,
         key: str | None = None,
-        wait: bool = True, timeout: float | None = None, dry: bool = False,
-    ) -> list[StatementOutcome]:  # fmt: skip
+        wait: bool = True,
+        timeout: float | None = None,
+        dry: bool = False,
+    ) -> list[StatementOutcome]:
         """Bring the declarations to those of a script, as one transaction; return the outcome of each statement of the
         difference.
 
@@ -169,9 +189,16 @@ class Control:
         return self._executed(commands, ScriptMode.WHOLE, settings, who, key, wait, timeout, dry)
 
     def _executed(
-        self, commands: ScriptCommands, mode: ScriptMode, settings: Mapping[str, str] | None, who: Principal,
-        key: str | None, wait: bool, timeout: float | None, dry: bool,
-    ) -> list[StatementOutcome]:  # fmt: skip
+        self,
+        commands: ScriptCommands,
+        mode: ScriptMode,
+        settings: Mapping[str, str] | None,
+        who: Principal,
+        key: str | None,
+        wait: bool,
+        timeout: float | None,
+        dry: bool,
+    ) -> list[StatementOutcome]:
         given = _checked(settings)
         # The same script may be posted to be executed, and as a whole catalog.
         content = commands.script.text if mode is ScriptMode.TOGETHER else f"catalog\n{commands.script.text}"
@@ -312,9 +339,15 @@ class Control:
         registry = self._applier.current
         settings = settings_of({**self._settings, **registry.stored.settings})
         return SystemView(
-            registry, self.queries(), self._engine.version, self._engine.figures, self.commands, settings,
-            self._log.begun, doors or DoorFacts(),
-        )  # fmt: skip
+            registry,
+            self.queries(),
+            self._engine.version,
+            self._engine.figures,
+            self.commands,
+            settings,
+            self._log.begun,
+            doors or DoorFacts(),
+        )
 
     @property
     def failure(self) -> BaseException | None:
@@ -489,6 +522,8 @@ def _ended(failure: BaseException | None) -> BaseException:
         return failure
     reason = failure.message if isinstance(failure, PenstockError) else failure
     return PenstockError(
-        "P0601", "the control has ended" + (f": {reason}" if reason is not None else ""), cause=failure,
+        "P0601",
+        "the control has ended" + (f": {reason}" if reason is not None else ""),
+        cause=failure,
         hint="start the server again: what was accepted happens then; ask for it with its idempotency key",
-    )  # fmt: skip
+    )

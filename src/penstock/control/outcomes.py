@@ -64,19 +64,30 @@ class CommandOutcome:
 
     def document(self) -> Document:
         return {
-            "number": self.number, "state": self.state.value, "version": self.version, "tick": self.tick,
-            "code": self.code, "message": self.message, "batch": self.batch, "rows": self.rows,
+            "number": self.number,
+            "state": self.state.value,
+            "version": self.version,
+            "tick": self.tick,
+            "code": self.code,
+            "message": self.message,
+            "batch": self.batch,
+            "rows": self.rows,
             "hint": self.hint,
-        }  # fmt: skip
+        }
 
     @staticmethod
     def read(document: Document) -> CommandOutcome:
         return CommandOutcome(
-            integer(document, "number"), CommandState(text(document, "state")), optional_integer(document, "version"),
-            optional_integer(document, "tick"), text(document, "code"), text(document, "message"),
-            batch=optional_integer(document, "batch"), rows=optional_integer(document, "rows"),
+            integer(document, "number"),
+            CommandState(text(document, "state")),
+            optional_integer(document, "version"),
+            optional_integer(document, "tick"),
+            text(document, "code"),
+            text(document, "message"),
+            batch=optional_integer(document, "batch"),
+            rows=optional_integer(document, "rows"),
             hint=None if document["hint"] is None else text(document, "hint"),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

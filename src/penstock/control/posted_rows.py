@@ -83,9 +83,10 @@ class PostLimits:
             lacking = min(rows.num_rows, rate) - level
             if lacking > 0:
                 raise Busy(
-                    f"{source.name} takes {rate:,} rows per second, its rate_limit", lacking / rate,
+                    f"{source.name} takes {rate:,} rows per second, its rate_limit",
+                    lacking / rate,
                     hint="send the rows again later; ALTER STREAM ... SET (rate_limit ...) changes the limit",
-                )  # fmt: skip
+                )
         self._check_unread(rows, now)
         if rate is not None:
             self._levels[source_id] = level - rows.num_rows, now
@@ -153,9 +154,14 @@ class PostedRows:
             return self._posts(source_id).keys.at(key) is not None
 
     def post(
-        self, source: Source, source_id: int, rows: pa.Table, key: str | None = None, same: bool = False,
+        self,
+        source: Source,
+        source_id: int,
+        rows: pa.Table,
+        key: str | None = None,
+        same: bool = False,
         limited: bool = False,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Append rows to a source; they are durable then. Return False for a post that was accepted before.
 
         Args:

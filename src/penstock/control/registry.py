@@ -225,9 +225,13 @@ def queries_over(catalog: Catalog, name: str) -> set[str]:
 
 
 def bind_one(
-    statement: Statement, stored: StoredCatalog, bound: Catalog, settings: Settings, source: SourceText,
+    statement: Statement,
+    stored: StoredCatalog,
+    bound: Catalog,
+    settings: Settings,
+    source: SourceText,
     failed: Set[str] = frozenset(),
-) -> tuple[Command, tuple[ScriptWarning, ...]]:  # fmt: skip
+) -> tuple[Command, tuple[ScriptWarning, ...]]:
     """Bind a statement against the declarations; a DROP also of one that cannot be bound. failed: names of those of the
     same script that have failed. Raises ScriptErrors, as `bind_command`."""
     if isinstance(statement, DropStatement):

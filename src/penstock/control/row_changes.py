@@ -34,9 +34,13 @@ from penstock.types import END
 
 
 def post_rows(
-    posted: PostedRows, source: Source, number: int, command: InsertRows | UpdateRows | DeleteRows, key: str,
+    posted: PostedRows,
+    source: Source,
+    number: int,
+    command: InsertRows | UpdateRows | DeleteRows,
+    key: str,
     known: Callable[[Source], Sequence[Elements] | None],
-) -> int | None:  # fmt: skip
+) -> int | None:
     """Carry out a statement once. Return how many rows it has inserted, changed or deleted; None where it was carried
     out before.
 
@@ -63,9 +67,12 @@ def post_rows(
 
 
 def check_update(
-    posted: PostedRows, source: Source, number: int, command: UpdateRows | DeleteRows,
+    posted: PostedRows,
+    source: Source,
+    number: int,
+    command: UpdateRows | DeleteRows,
     known: Callable[[Source], Sequence[Elements] | None],
-) -> None:  # fmt: skip
+) -> None:
     """Check a statement that changes rows before it is carried out; the arguments are those of `post_rows`. Raise
     PenstockError where the rows cannot be read, or P0414 where one would have no timestamp."""
     if isinstance(command, UpdateRows) and source.timestamp in [position for position, _ in command.assignments]:
@@ -75,9 +82,12 @@ def check_update(
 
 
 def _changed(
-    posted: PostedRows, source: Source, number: int, command: UpdateRows | DeleteRows,
+    posted: PostedRows,
+    source: Source,
+    number: int,
+    command: UpdateRows | DeleteRows,
     known: Callable[[Source], Sequence[Elements] | None],
-) -> tuple[pa.Table, int]:  # fmt: skip
+) -> tuple[pa.Table, int]:
     updates = known(posted.source(source, number))
     if updates is None:
         present = content(source, posted.table(source, number))

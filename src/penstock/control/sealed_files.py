@@ -148,9 +148,11 @@ class NumberedDocuments:
             self.files.write(name, document, new=True)
         except FileExistsError as error:
             raise PenstockError(
-                "P0601", f"{self.files.root / name} exists already, and is not replaced", cause=error,
+                "P0601",
+                f"{self.files.root / name} exists already, and is not replaced",
+                cause=error,
                 hint="another server may have written it: stop all that use this checkpoint, and start one of them",
-            ) from error  # fmt: skip
+            ) from error
         except Exception:
             # It may be there, or that of another server.
             if self.files.has(name, document):
@@ -194,6 +196,7 @@ def not_written(path: Path, error: OSError) -> PenstockError:
 def moved_away(checkpoint: Path) -> PenstockError:
     """Return the error for a checkpoint that was removed or renamed while a server used it."""
     return PenstockError(
-        "P0601", f"the checkpoint {checkpoint} was removed or renamed while the server ran",
+        "P0601",
+        f"the checkpoint {checkpoint} was removed or renamed while the server ran",
         hint="put it back, or a copy of it, and start the server again",
-    )  # fmt: skip
+    )

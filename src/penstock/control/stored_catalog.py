@@ -101,21 +101,32 @@ class StoredComputation:
 
     def document(self) -> Document:
         return {
-            "id": self.id, "place": self.place, "start": self.start.mode.value, "at": self.start.at,
-            "wait": self.start.wait, "phase": self.phase.name, "plan": self.plan, "keeps": self.keeps,
-            "until": self.until, "definition": None if self.definition is None else self.definition.document(),
-        }  # fmt: skip
+            "id": self.id,
+            "place": self.place,
+            "start": self.start.mode.value,
+            "at": self.start.at,
+            "wait": self.start.wait,
+            "phase": self.phase.name,
+            "plan": self.plan,
+            "keeps": self.keeps,
+            "until": self.until,
+            "definition": None if self.definition is None else self.definition.document(),
+        }
 
     @staticmethod
     def read(document: Document) -> StoredComputation:
         start = Start(StartMode(text(document, "start")), optional_integer(document, "at"), flag(document, "wait"))
         definition = document["definition"]
         return StoredComputation(
-            integer(document, "id"), integer(document, "place"), start, Phase[text(document, "phase")],
+            integer(document, "id"),
+            integer(document, "place"),
+            start,
+            Phase[text(document, "phase")],
             text(document, "plan"),
             None if definition is None else Definition.read(as_document(definition, "definition")),
-            flag(document, "keeps"), optional_integer(document, "until"),
-        )  # fmt: skip
+            flag(document, "keeps"),
+            optional_integer(document, "until"),
+        )
 
 
 @dataclass(frozen=True)
@@ -185,22 +196,31 @@ class StoredQuery:
 
     def document(self) -> Document:
         return {
-            "connector": self.sink.connector, "options": [list(pair) for pair in self.sink.options],
-            "into": self.into, "answer": self.answer.document(),
+            "connector": self.sink.connector,
+            "options": [list(pair) for pair in self.sink.options],
+            "into": self.into,
+            "answer": self.answer.document(),
             "beside": None if self.beside is None else self.beside.document(),
-            "reset": self.reset, "code": self.code, "message": self.message, "columns": self.columns,
-        }  # fmt: skip
+            "reset": self.reset,
+            "code": self.code,
+            "message": self.message,
+            "columns": self.columns,
+        }
 
     @staticmethod
     def read(document: Document) -> StoredQuery:
         options = tuple((as_text(pair[0], "options"), as_text(pair[1], "options")) for pair in _pairs(document))
         beside = document["beside"]
         return StoredQuery(
-            SinkSpec(text(document, "connector"), options), flag(document, "into"),
+            SinkSpec(text(document, "connector"), options),
+            flag(document, "into"),
             StoredComputation.read(nested(document, "answer")),
             None if beside is None else StoredComputation.read(as_document(beside, "beside")),
-            flag(document, "reset"), text(document, "code"), text(document, "message"), text(document, "columns"),
-        )  # fmt: skip
+            flag(document, "reset"),
+            text(document, "code"),
+            text(document, "message"),
+            text(document, "columns"),
+        )
 
 
 def _pairs(document: Document) -> Iterator[list[Json]]:
@@ -273,18 +293,27 @@ class StoredObject:
 
     def document(self) -> Document:
         return {
-            "id": self.id, "kind": self.kind, "name": self.name, "text": self.text, "settings": dict(self.settings),
-            "attributes": dict(self.attributes), "query": None if self.query is None else self.query.document(),
-        }  # fmt: skip
+            "id": self.id,
+            "kind": self.kind,
+            "name": self.name,
+            "text": self.text,
+            "settings": dict(self.settings),
+            "attributes": dict(self.attributes),
+            "query": None if self.query is None else self.query.document(),
+        }
 
     @staticmethod
     def read(document: Document) -> StoredObject:
         query = document["query"]
         return StoredObject(
-            integer(document, "id"), text(document, "kind"), text(document, "name"), text(document, "text"),
-            _texts(document, "settings"), _texts(document, "attributes"),
+            integer(document, "id"),
+            text(document, "kind"),
+            text(document, "name"),
+            text(document, "text"),
+            _texts(document, "settings"),
+            _texts(document, "attributes"),
             None if query is None else StoredQuery.read(as_document(query, "query")),
-        )  # fmt: skip
+        )
 
 
 def _texts(document: Document, name: str) -> dict[str, str]:
@@ -322,20 +351,25 @@ class CatalogChange:
 
     def document(self) -> Document:
         return {
-            "objects": [one.document() for one in self.objects], "removed": list(self.removed),
-            "settings": dict(self.settings), "next_id": self.next_id,
+            "objects": [one.document() for one in self.objects],
+            "removed": list(self.removed),
+            "settings": dict(self.settings),
+            "next_id": self.next_id,
             "rows": [{"number": r.number, "source": r.source, "text": r.text} for r in self.rows],
             "concerns": [list(pair) for pair in self.concerns.items()],
-        }  # fmt: skip
+        }
 
     @staticmethod
     def read(document: Document) -> CatalogChange:
         rows = (as_document(row, "rows") for row in array(document, "rows"))
         return CatalogChange(
-            _objects(document), tuple(integers(document, "removed")), _texts(document, "settings"),
+            _objects(document),
+            tuple(integers(document, "removed")),
+            _texts(document, "settings"),
             tuple(RowStatement(integer(r, "number"), integer(r, "source"), text(r, "text")) for r in rows),
-            integer(document, "next_id"), dict(integer_pairs(document, "concerns")),
-        )  # fmt: skip
+            integer(document, "next_id"),
+            dict(integer_pairs(document, "concerns")),
+        )
 
 
 def _objects(document: Document) -> tuple[StoredObject, ...]:
@@ -377,9 +411,10 @@ class StoredCatalog:
 
     def document(self) -> Document:
         return {
-            "objects": [one.document() for one in self.objects.values()], "settings": dict(self.settings),
+            "objects": [one.document() for one in self.objects.values()],
+            "settings": dict(self.settings),
             "next_id": self.next_id,
-        }  # fmt: skip
+        }
 
     @staticmethod
     def read(document: Document) -> StoredCatalog:

@@ -105,9 +105,13 @@ class Versions:
         return NextVersion(command, sources, queries, settings, frozenset(waiting), in_step=dict(_in_step(stored)))
 
     def _reads(
-        self, query: Query, computation: StoredComputation, kept: StoredQuery, numbers: Mapping[str, int],
+        self,
+        query: Query,
+        computation: StoredComputation,
+        kept: StoredQuery,
+        numbers: Mapping[str, int],
         posts: Mapping[int, int],
-    ) -> dict[str, Source]:  # fmt: skip
+    ) -> dict[str, Source]:
         """Return the relations without timestamps that a computation of a query reads, by name, each up to the post up
         to which it does.
 
@@ -176,9 +180,14 @@ def _in_step(stored: StoredCatalog) -> Iterator[tuple[int, int]]:
 
 
 def part_of_version(
-    stored: StoredCatalog, bound: Catalog, command: int, settings: Settings, posted: PostedRows, change: CatalogChange,
+    stored: StoredCatalog,
+    bound: Catalog,
+    command: int,
+    settings: Settings,
+    posted: PostedRows,
+    change: CatalogChange,
     places: Collection[int],
-) -> NextVersion:  # fmt: skip
+) -> NextVersion:
     """Return what a transaction adds to a version: the queries at the `places` that it changes and the sources that it
     declares. It costs nothing for what else stands."""
     sources: dict[int, StandingSource] = {}
@@ -268,9 +277,11 @@ def _value(name: str, text: str) -> Any:
 
 #: What an engine does for a computation in a phase; nothing in the others.
 _ACTIVITIES = {
-    Phase.ANSWERING: Activity.RUNNING, Phase.SHADOW: Activity.RUNNING, Phase.ENDING: Activity.RUNNING,
+    Phase.ANSWERING: Activity.RUNNING,
+    Phase.SHADOW: Activity.RUNNING,
+    Phase.ENDING: Activity.RUNNING,
     Phase.SILENT: Activity.SILENT,
-}  # fmt: skip
+}
 
 
 def _activity(computation: StoredComputation) -> Activity:

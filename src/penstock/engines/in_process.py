@@ -99,10 +99,14 @@ class _State:
     def copy(self) -> _State:
         """Return the state as it is now; the rows of answers are shared with it."""
         return replace(
-            self, sources=dict(self.sources), standing=dict(self.standing), posts=dict(self.posts),
-            paths=dict(self.paths), answers={place: kept.copy() for place, kept in self.answers.items()},
+            self,
+            sources=dict(self.sources),
+            standing=dict(self.standing),
+            posts=dict(self.posts),
+            paths=dict(self.paths),
+            answers={place: kept.copy() for place, kept in self.answers.items()},
             complete=dict(self.complete),
-        )  # fmt: skip
+        )
 
 
 class InProcessEngine:
@@ -246,9 +250,15 @@ class InProcessEngine:
             ahead = {place: tick for place, tick in firsts.items() if tick is not None}
             unseen = {place: found for place in places if (found := self._live.unseen(str(place)))}
             return EngineVersion(
-                self._state.number, self._state.command, known, self._state.waiting, sources=sources, ahead=ahead,
-                batch=self._live.rounds, unseen=unseen,
-            )  # fmt: skip
+                self._state.number,
+                self._state.command,
+                known,
+                self._state.waiting,
+                sources=sources,
+                ahead=ahead,
+                batch=self._live.rounds,
+                unseen=unseen,
+            )
 
     def figures(self) -> EngineFigures:
         with self._lock:
@@ -297,10 +307,13 @@ class InProcessEngine:
         scope.check_whole(query)
         answers, newest = self._answers_of(scope)
         state = LiveState(
-            0, None, {key: one for key, one in answers.items() if not one.query.root.is_stream},
-            {key: one for key, one in answers.items() if one.query.root.is_stream}, whole=scope.whole,
+            0,
+            None,
+            {key: one for key, one in answers.items() if not one.query.root.is_stream},
+            {key: one for key, one in answers.items() if one.query.root.is_stream},
+            whole=scope.whole,
             newest=newest_of({key: ("", one.query) for key, one in answers.items()}, newest),
-        )  # fmt: skip
+        )
         return LiveReader(lambda: state, None if scope.is_light else self._workers).answer(query, cancellation)
 
     def health(self) -> EngineHealth:

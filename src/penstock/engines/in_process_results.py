@@ -28,9 +28,14 @@ class InProcessResults:
     """
 
     def __init__(
-        self, answered: Callable[[], tuple[int, int | None]], rows: Callable[[int, int], pa.Table],
-        changed: threading.Condition, place: int, query: Query, request: ResultRequest,
-    ) -> None:  # fmt: skip
+        self,
+        answered: Callable[[], tuple[int, int | None]],
+        rows: Callable[[int, int], pa.Table],
+        changed: threading.Condition,
+        place: int,
+        query: Query,
+        request: ResultRequest,
+    ) -> None:
         self._newest = answered
         self._rows = rows
         self._changed = changed

@@ -387,10 +387,15 @@ class SparkEngine:
                 continue
             sums = run.sums()
             self._batches, self._at = sums.batches, time.monotonic()
-            on_delivered({
-                "number": sums.batches, "version": run.epoch.number, "rows_in": sums.rows_in,
-                "rows_out": sums.rows_out, "heartbeat": sums.heartbeat,
-            })  # fmt: skip
+            on_delivered(
+                {
+                    "number": sums.batches,
+                    "version": run.epoch.number,
+                    "rows_in": sums.rows_in,
+                    "rows_out": sums.rows_out,
+                    "heartbeat": sums.heartbeat,
+                }
+            )
 
     def _log_failure(self, error: PenstockError | None) -> None:
         """Log the error that has ended the run, once, with its cause."""
@@ -398,9 +403,14 @@ class SparkEngine:
             return
         self._logged = error
         log_event(
-            LOG, logging.ERROR, "failed", f"the run has ended with {error.code}: {error.message}", error.cause,
-            error=error.code, hint=error.hint,
-        )  # fmt: skip
+            LOG,
+            logging.ERROR,
+            "failed",
+            f"the run has ended with {error.code}: {error.message}",
+            error.cause,
+            error=error.code,
+            hint=error.hint,
+        )
 
     def close(self) -> None:
         self._ending.set()
@@ -454,20 +464,32 @@ class SparkEngine:
         # What stands goes on from its checkpoint.
         begun = () if self.run is None else due.begun
         return Work(
-            tuple(queries), {}, {}, version.settings, False, self._spark, live=True, standing=True,
+            tuple(queries),
+            {},
+            {},
+            version.settings,
+            False,
+            self._spark,
+            live=True,
+            standing=True,
             declared={one.source.name: one.source for one in version.sources.values()},
-            starts={_name(place): version.queries[place].start for place in begun}, paused=paused, silent=silent,
-            moved={_name(place): _name(former) for place, former in due.moved.items()}, pause_failed=True,
+            starts={_name(place): version.queries[place].start for place in begun},
+            paused=paused,
+            silent=silent,
+            moved={_name(place): _name(former) for place, former in due.moved.items()},
+            pause_failed=True,
             in_step=frozenset(_name(p) for p, former in version.in_step.items() if due.moved.get(p) == former),
-            command=version.command, reset=frozenset(_name(one.place) for one in standing if one.reset),
+            command=version.command,
+            reset=frozenset(_name(one.place) for one in standing if one.reset),
             outcomes={str(number): WAITING for number in sorted(version.waiting)},
             contents=self._contents.read,
             weights={_name(one.place): one.weight for one in standing if one.weight != 1},
             latency_targets={_name(one.place): one.latency_target for one in standing if one.latency_target},
             sink_retries={_name(one.place): one.sink_retry for one in standing if one.sink_retry is not None},
             result_limits={_name(one.place): one.result_limit for one in standing if one.result_limit is not None},
-            on_batch=self._note, cache=PlanningCache() if self.run is None else self.run.work.cache,
-        )  # fmt: skip
+            on_batch=self._note,
+            cache=PlanningCache() if self.run is None else self.run.work.cache,
+        )
 
     def _by_its_place(self, place: int, query: Query) -> tuple[Query, Query]:
         """Return a query, and the same by the name that the run has for it: the same object from version to version, by

@@ -60,9 +60,13 @@ def salted(seed: int, use: str) -> int:
 
 
 def row_draws(
-    seed: int, name: str, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], columns: Sequence[pa.Array],
+    seed: int,
+    name: str,
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    columns: Sequence[pa.Array],
     copies: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:  # fmt: skip
+) -> npt.NDArray[np.int64]:
     """Return the draws of SAMPLE(n ROWS) of `name`. starts, ends: of the panes of rows, 0 where they have none; copies:
     the number of each row among equal ones, from 0."""
     return draws(seed, f"{name}/rows", starts, [*columns, pa.array(ends), pa.array(copies)]).view(np.int64)

@@ -24,8 +24,16 @@ UNKNOWN = Literal(BOOLEAN, None)
 #: Largest number of characters of a text that a plan contains in place of the call that computes it.
 _LONGEST = 4096
 
-_NEGATIONS = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT",
-              "IS_NULL": "IS_NOT_NULL", "IS_NOT_NULL": "IS_NULL"}  # fmt: skip
+_NEGATIONS = {
+    "EQ": "NE",
+    "NE": "EQ",
+    "LT": "GE",
+    "GE": "LT",
+    "GT": "LE",
+    "LE": "GT",
+    "IS_NULL": "IS_NOT_NULL",
+    "IS_NOT_NULL": "IS_NULL",
+}
 
 
 def fold(expression: Expression) -> Expression:
@@ -183,8 +191,11 @@ def _comparison(node: Call) -> Expression:
 
 #: Over whole x: x > 1.5 is x > 1 and x <= 1.5 is x <= 1, but x < 1.5 is x < 2 and x >= 1.5 is x >= 2.
 _ROUNDING = {
-    "GT": decimal.ROUND_FLOOR, "LE": decimal.ROUND_FLOOR, "LT": decimal.ROUND_CEILING, "GE": decimal.ROUND_CEILING,
-}  # fmt: skip
+    "GT": decimal.ROUND_FLOOR,
+    "LE": decimal.ROUND_FLOOR,
+    "LT": decimal.ROUND_CEILING,
+    "GE": decimal.ROUND_CEILING,
+}
 
 
 def _is_null(node: Call) -> Expression:
@@ -201,6 +212,14 @@ def _never_null(expression: Expression) -> bool:
 
 
 _RULES = {
-    "AND": _and, "OR": _or, "NOT": _not, "CASE": _case, "IF": _case, "COALESCE": _coalesce, "NVL": _coalesce,
-    "IS_NULL": _is_null, "IS_NOT_NULL": _is_not_null, **dict.fromkeys(MIRRORED, _comparison),
-}  # fmt: skip
+    "AND": _and,
+    "OR": _or,
+    "NOT": _not,
+    "CASE": _case,
+    "IF": _case,
+    "COALESCE": _coalesce,
+    "NVL": _coalesce,
+    "IS_NULL": _is_null,
+    "IS_NOT_NULL": _is_not_null,
+    **dict.fromkeys(MIRRORED, _comparison),
+}

@@ -315,9 +315,11 @@ def load(reference: str, folder: str | None = None) -> Any:
     other = modules.stranger(module_name, folders)
     if other is not None:
         raise PenstockError(
-            "P0221", f"module {module_name} has been imported from {other} for another function, so that of "
-            f"{' or '.join(folders) or 'this process'} cannot be", hint="give one of the modules another name",
-        )  # fmt: skip
+            "P0221",
+            f"module {module_name} has been imported from {other} for another function, so that of "
+            f"{' or '.join(folders) or 'this process'} cannot be",
+            hint="give one of the modules another name",
+        )
     lazy_pandas.recognise()
     try:
         with modules.first(folders, module_name):
@@ -326,9 +328,11 @@ def load(reference: str, folder: str | None = None) -> Any:
         if isinstance(error, KeyboardInterrupt):
             raise
         raise PenstockError(
-            "P0221", f"module {module_name} cannot be imported: {type(error).__name__}: {error}",
-            hint=modules.advice(module_name, error), cause=error,
-        ) from error  # fmt: skip
+            "P0221",
+            f"module {module_name} cannot be imported: {type(error).__name__}: {error}",
+            hint=modules.advice(module_name, error),
+            cause=error,
+        ) from error
     found = module
     for part in path.split("."):
         if not hasattr(found, part):
@@ -358,9 +362,10 @@ def _methods(name: str, body: Any) -> Any:
     lacking = [m for m in _NEEDED if not callable(getattr(body, m, None))]
     if lacking:
         raise PenstockError(
-            "P0221", f"the aggregate {name} lacks {', '.join(lacking)}",
+            "P0221",
+            f"the aggregate {name} lacks {', '.join(lacking)}",
             hint="an aggregate has init, update, final, and optionally merge and expire",
-        )  # fmt: skip
+        )
     return body
 
 
@@ -383,9 +388,16 @@ def _binds(callable_: Any, given: int) -> bool:
 
 
 def _found(
-    kind: type[UserDefined], where: str, folder: str | None, name: str, returns: pa.DataType,
-    parameters: tuple[pa.DataType, ...] | None, volatile: bool, reference: str | None, methods: tuple[str, ...] = (),
-) -> Any:  # fmt: skip
+    kind: type[UserDefined],
+    where: str,
+    folder: str | None,
+    name: str,
+    returns: pa.DataType,
+    parameters: tuple[pa.DataType, ...] | None,
+    volatile: bool,
+    reference: str | None,
+    methods: tuple[str, ...] = (),
+) -> Any:
     """Return a shipped definition by its reference.
 
     Args:

@@ -249,9 +249,13 @@ def _method(user: UserAggregate, name: str, states: tuple[object, ...], values: 
 
 
 def _failed(
-    user: UserDefined, method: str, error: BaseException, arguments: Sequence[pa.Array],
-    fails: Callable[[int, int], bool] | None, rows: int,
-) -> PenstockError:  # fmt: skip
+    user: UserDefined,
+    method: str,
+    error: BaseException,
+    arguments: Sequence[pa.Array],
+    fails: Callable[[int, int], bool] | None,
+    rows: int,
+) -> PenstockError:
     reason = str(error) if isinstance(error, (_Misfit, _NotAgain)) else f"{type(error).__name__}: {error}"
     lines = [f"the user-defined {user.kind.lower()} {user.name}{method} failed: {reason}"]
     if arguments and rows and fails is not None:

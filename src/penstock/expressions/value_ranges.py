@@ -154,6 +154,10 @@ def widened(inner: pa.DataType, outer: pa.DataType) -> bool:
 
 def _ordered(type_: pa.DataType) -> bool:
     return bool(
-        _T.is_integer(type_) or _T.is_string(type_) or _T.is_boolean(type_) or _T.is_date(type_)
-        or _T.is_timestamp(type_) or _T.is_decimal(type_)
-    )  # fmt: skip
+        _T.is_integer(type_)
+        or _T.is_string(type_)
+        or _T.is_boolean(type_)
+        or _T.is_date(type_)
+        or _T.is_timestamp(type_)
+        or _T.is_decimal(type_)
+    )

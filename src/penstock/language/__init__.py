@@ -29,9 +29,13 @@ __all__ = [
 
 @deep
 def bind_script(
-    text: str, catalog: Catalog | None = None, settings: Settings | None = None, file: str | None = None,
-    one_time: bool = True, live: bool = False,
-) -> BoundScript:  # fmt: skip
+    text: str,
+    catalog: Catalog | None = None,
+    settings: Settings | None = None,
+    file: str | None = None,
+    one_time: bool = True,
+    live: bool = False,
+) -> BoundScript:
     """Parse and bind a script on top of `catalog`. file: its name, for messages; one_time, live: as in `ScriptBinder`.
     Raises ScriptErrors."""
     source = SourceText.of(text, file)

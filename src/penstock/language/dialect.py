@@ -41,10 +41,24 @@ PERIOD_FUNCTIONS = frozenset(("VALID", "PERIOD", "INTERSECTION", "SPAN"))
 PERIOD_PREDICATES: tuple[tuple[str, ...], ...] = tuple(
     tuple(line.split())
     for line in (
-        "IMMEDIATELY PRECEDES", "IMMEDIATELY SUCCEEDS", "STARTED BY", "FINISHED BY", "MET BY", "OVERLAPS", "CONTAINS",
-        "EQUALS", "PRECEDES", "SUCCEEDS", "MEETS", "BEFORE", "AFTER", "STARTS", "DURING", "FINISHES",
+        "IMMEDIATELY PRECEDES",
+        "IMMEDIATELY SUCCEEDS",
+        "STARTED BY",
+        "FINISHED BY",
+        "MET BY",
+        "OVERLAPS",
+        "CONTAINS",
+        "EQUALS",
+        "PRECEDES",
+        "SUCCEEDS",
+        "MEETS",
+        "BEFORE",
+        "AFTER",
+        "STARTS",
+        "DURING",
+        "FINISHES",
     )
-)  # fmt: skip
+)
 _FIRST_WORDS = frozenset(words[0] for words in PERIOD_PREDICATES)
 
 
@@ -151,9 +165,14 @@ class ExpressionParser(SparkParser):
     RANGE_PARSERS: ClassVar[dict[Any, Any]] = {
         kind: SparkParser.RANGE_PARSERS[kind]
         for kind in (
-            TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE,
+            TokenType.BETWEEN,
+            TokenType.IN,
+            TokenType.IS,
+            TokenType.LIKE,
+            TokenType.ILIKE,
+            TokenType.RLIKE,
         )
-    }  # fmt: skip
+    }
     INTERVAL_SPANS: ClassVar[bool] = False
     STRICT_CAST: ClassVar[bool] = True
     ADD_JOIN_ON_TRUE: ClassVar[bool] = False

@@ -56,9 +56,19 @@ _KEYWORDS = (
     "IMMEDIATELY", "STARTED", "DURING", "FINISHES", "FINISHED", "MEETS",
 )  # fmt: skip
 _BEGINNINGS = (
-    "CREATE", "INSERT", "EXPLAIN", "EXPORT", "SHOW", "DROP", "SET", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE",
+    "CREATE",
+    "INSERT",
+    "EXPLAIN",
+    "EXPORT",
+    "SHOW",
+    "DROP",
+    "SET",
+    "ALTER",
+    "UPDATE",
+    "DELETE",
+    "SUBSCRIBE",
     "DESCRIBE",
-)  # fmt: skip
+)
 _ON_CONFLICT = (
     "leave it out: in a relation with PRIMARY KEY and TIMESTAMP BY a row replaces the one of its key; with PRIMARY KEY"
     " alone one whose key is there is rejected"
@@ -102,9 +112,22 @@ _ADJACENT = "adjacent periods are VALID(s) MEETS VALID(t), or VALID(s) MET BY VA
 _CHECKED = "a key has columns, as in PRIMARY KEY (k, a); whether periods of a key overlap is not checked"
 _WHEN = "conditions on periods stand in WHERE"
 _PREDICATES = (
-    "OVERLAPS", "CONTAINS", "EQUALS", "PRECEDES", "SUCCEEDS", "MEETS", "MET", "BEFORE", "AFTER", "STARTS", "STARTED",
-    "DURING", "FINISHES", "FINISHED", "IMMEDIATELY",
-)  # fmt: skip
+    "OVERLAPS",
+    "CONTAINS",
+    "EQUALS",
+    "PRECEDES",
+    "SUCCEEDS",
+    "MEETS",
+    "MET",
+    "BEFORE",
+    "AFTER",
+    "STARTS",
+    "STARTED",
+    "DURING",
+    "FINISHES",
+    "FINISHED",
+    "IMMEDIATELY",
+)
 #: Clauses of periods at a place where they mean nothing, by their two words.
 _PAIRS = {
     ("AS", "OF"): _INSTANT,
@@ -138,8 +161,11 @@ _PAUSE = "a query that goes on without showing it is paused by PAUSE WITH STATE"
 _SUBSCRIBE = "behind the query stand WITH (SNAPSHOT, PROGRESS), AS OF instant and UP TO instant, in this order"
 #: Where words of the life of queries and streams stand, by the word before, with these.
 _OF_LIVES = {
-    "WARM": ("WAIT",), "PAUSE": ("WITH",), "RESUME": ("START", "RESET"), "EXPLAIN": ("START", "SHARING", "ANALYZE"),
-}  # fmt: skip
+    "WARM": ("WAIT",),
+    "PAUSE": ("WITH",),
+    "RESUME": ("START", "RESET"),
+    "EXPLAIN": ("START", "SHARING", "ANALYZE"),
+}
 #: What a query or a source can be altered by.
 _ALTERATIONS = frozenset(("PAUSE", "RESUME", "SET", "RENAME", "INTO", "AS", "FROM", "SWAP"))
 #: Statements of TSQL2, by their first word.

@@ -86,9 +86,16 @@ class ScriptBinder:
                 if not later[key]:
                     del later[key]
             context = Context(
-                self.source, self.catalog, self.settings, [], self.failed, later, references, *_view(statement),
+                self.source,
+                self.catalog,
+                self.settings,
+                [],
+                self.failed,
+                later,
+                references,
+                *_view(statement),
                 query_names=self.query_names,
-            )  # fmt: skip
+            )
             self._bind_one(statement, context)
             self.errors += context.errors
             self.warnings += context.warnings

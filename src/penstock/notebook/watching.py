@@ -69,9 +69,13 @@ def display_of_notebook() -> Display:
 
 
 def watch(
-    title: str, source: ComingRows, rows: LatestRows, seconds: float | None, every: float,
+    title: str,
+    source: ComingRows,
+    rows: LatestRows,
+    seconds: float | None,
+    every: float,
     display: Display | None = None,
-) -> LatestRows:  # fmt: skip
+) -> LatestRows:
     """Show rows as they come until no more come, for some seconds, or until the cell is interrupted; return them.
 
     Args:

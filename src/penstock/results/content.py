@@ -124,9 +124,7 @@ class ContentState:
 
     def copy(self) -> ContentState:
         """Return the state as it is now."""
-        return ContentState(
-            self.record, self.batch, self.tick, self.settled.copy(), list(self.early), self.given_up
-        )  # fmt: skip
+        return ContentState(self.record, self.batch, self.tick, self.settled.copy(), list(self.early), self.given_up)
 
     def saved(self) -> SavedContent:
         """Return what is written to disk."""
@@ -343,6 +341,7 @@ def content_rows(schema: pa.Schema, tick: int, content: pa.Table) -> pa.Table:
 
 def _no_content(record: ResultRecord, reason: str) -> PenstockError:
     return PenstockError(
-        "P0711", f"there is no snapshot of {record.name}: {reason}",
+        "P0711",
+        f"there is no snapshot of {record.name}: {reason}",
         hint="read its changes without a snapshot; a query that is created again begins with its content",
-    )  # fmt: skip
+    )

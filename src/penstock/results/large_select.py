@@ -106,9 +106,13 @@ class LargeSelects:
         return max(self.memory, _LEAST)
 
     def _table(
-        self, job: SelectJob, query: OneTimeQuery, inputs: Mapping[str, SourceRows], shards: int,
+        self,
+        job: SelectJob,
+        query: OneTimeQuery,
+        inputs: Mapping[str, SourceRows],
+        shards: int,
         check: Callable[[], None],
-    ) -> pa.Table | None:  # fmt: skip
+    ) -> pa.Table | None:
         from penstock.runtime.spark.one_time.select_plan import select_plan
 
         # Static relations are computed in this process, which answers others meanwhile.

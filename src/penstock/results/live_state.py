@@ -228,9 +228,12 @@ def answers_at(folder: ResultFolder, batch: int | None) -> BatchFile | None:
 
 
 def state_of_results(
-    folder: Path, ids: Mapping[str, tuple[Query, str]], contents: ResultContents, batch: int | None = None,
+    folder: Path,
+    ids: Mapping[str, tuple[Query, str]],
+    contents: ResultContents,
+    batch: int | None = None,
     answers: BatchFile | None = None,
-) -> LiveState:  # fmt: skip
+) -> LiveState:
     """Return what can be read of the answers of queries.
 
     Args:

@@ -88,9 +88,16 @@ class ResultReader:
         return Cursor(self.id, max(0, batch), section.rows if section is not None else 0)
 
     def read(
-        self, cursor: Cursor | str | None = None, *, snapshot: bool = False, progress: bool = False,
-        up_to: int | None = None, until_now: bool = False, rows: int | None = None, after: int | None = None,
-    ) -> Subscription:  # fmt: skip
+        self,
+        cursor: Cursor | str | None = None,
+        *,
+        snapshot: bool = False,
+        progress: bool = False,
+        up_to: int | None = None,
+        until_now: bool = False,
+        rows: int | None = None,
+        after: int | None = None,
+    ) -> Subscription:
         """Begin to read.
 
         Args:
@@ -127,9 +134,10 @@ class ResultReader:
         removed = self._folder.removed(self.id)
         if removed.batch >= 0 and self._first_tick() > tick:
             raise PenstockError(
-                "P0712", f"rows after {self.record.domain.show(tick)} are gone; the first cursor that is left is "
-                f"{self.first}", hint="read from a later instant, or begin with a snapshot",
-            )  # fmt: skip
+                "P0712",
+                f"rows after {self.record.domain.show(tick)} are gone; the first cursor that is left is {self.first}",
+                hint="read from a later instant, or begin with a snapshot",
+            )
         return self.first
 
     def _first_tick(self) -> int:
@@ -150,9 +158,10 @@ class ResultReader:
         known = Cursor.parse(cursor) if isinstance(cursor, str) else cursor
         if known.id != self.id:
             raise PenstockError(
-                "P0712", f"{known} is a cursor of another result, this one is {self.id}",
+                "P0712",
+                f"{known} is a cursor of another result, this one is {self.id}",
                 hint=f"the query was created again or is another one; its first cursor is {self.first}",
-            )  # fmt: skip
+            )
         self._folder.refresh()
         removed, file = self._folder.removed(self.id), self._folder.file(known.batch)
         section = file.sections.get(self.id) if file is not None else None
@@ -170,19 +179,27 @@ class ResultReader:
         if (cursor.batch, cursor.row) < (removed.batch, removed.row):
             record = self.record
             raise PenstockError(
-                "P0712", f"rows behind {cursor} are gone; the first cursor that is left is {self.first}",
+                "P0712",
+                f"rows behind {cursor} are gone; the first cursor that is left is {self.first}",
                 hint=f"results of {record.name} are kept for {record.retain:g} seconds and {record.max_bytes:,} bytes "
                 "at most: continue there, or begin with a snapshot",
-            )  # fmt: skip
+            )
 
 
 class Subscription:
     """Rows of a result, read one delivery after the other; of one thread at a time."""
 
     def __init__(
-        self, reader: ResultReader, cursor: Cursor, snapshot: ContentState | None, progress: bool, up_to: int | None,
-        until_now: bool, rows: int | None, after: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        reader: ResultReader,
+        cursor: Cursor,
+        snapshot: ContentState | None,
+        progress: bool,
+        up_to: int | None,
+        until_now: bool,
+        rows: int | None,
+        after: int | None = None,
+    ) -> None:
         self._reader = reader
         self._folder = reader._folder
         #: Behind the last row that has been read.
@@ -351,9 +368,10 @@ def check_snapshot(domain: TimeDomain, has_cursor: bool, tick: int | None, up_to
     """Raise PenstockError P0711 where a subscription cannot begin with a snapshot. tick: of the snapshot."""
     if has_cursor:
         raise PenstockError(
-            "P0711", "a snapshot begins where its content is known, not at a cursor",
+            "P0711",
+            "a snapshot begins where its content is known, not at a cursor",
             hint="leave out the cursor, or leave out the snapshot to continue from it",
-        )  # fmt: skip
+        )
     if up_to is not None and tick is not None and tick > up_to:
         message = f"the snapshot is of {domain.show(tick)}, and nothing after {domain.show(up_to)} is to be read"
         raise PenstockError("P0711", message)

@@ -75,9 +75,13 @@ class LoggedResults:
         self.schema = reader.schema
         self._is_snapshot = request.snapshot
         self._subscription = reader.read(
-            reader.first if request.beginning else request.cursor, snapshot=request.snapshot,
-            progress=request.progress, up_to=request.up_to, until_now=request.until_now, after=request.after,
-        )  # fmt: skip
+            reader.first if request.beginning else request.cursor,
+            snapshot=request.snapshot,
+            progress=request.progress,
+            up_to=request.up_to,
+            until_now=request.until_now,
+            after=request.after,
+        )
 
     @property
     def cursor(self) -> str | None:

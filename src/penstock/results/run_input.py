@@ -81,9 +81,10 @@ class RetainedPast:
         missing = [source.columns[i].name for i in columns if i not in retained_columns(self.read_as)]
         if missing:
             raise PenstockError(
-                "P0721", f"the column {missing[0]} of {source.name} is not retained",
+                "P0721",
+                f"the column {missing[0]} of {source.name} is not retained",
                 hint=f"declare {source.name} with RETAIN for all columns, or leave {missing[0]} out",
-            )  # fmt: skip
+            )
         known = RetainedLog(Folder(self.root), self.log).files(0, self.round)
         files = tuple(file for file in known if file.low <= up_to and (after is None or file.high > after))
         return RetainedRows(source, self.root, self.log, files, columns, after, up_to)
@@ -123,9 +124,10 @@ class RelationUpdates:
         steps = UpdateSource(self.root, self.read_as).unread(self.known, (compacted.round, compacted.splits))
         if steps is None:
             raise PenstockError(
-                "P0721", f"the updates of {source.name} cannot be read again, and its content is not kept",
+                "P0721",
+                f"the updates of {source.name} cannot be read again, and its content is not kept",
                 hint=f"CREATE QUERY q AS SELECT * FROM {as_name(source.name)}, and read q",
-            )  # fmt: skip
+            )
         tasks = tuple(task for step in steps for task in step.tasks)
         return AcceptedUpdates(source, self.read_as, compacted, tasks, up_to)
 
@@ -212,9 +214,12 @@ def _results_of(run: ReadRun) -> ResultFolder | None:
 
 
 def state_of_run(
-    run: ReadRun, known: RunInput, queries: Mapping[str, tuple[str, Query]], contents: ResultContents,
+    run: ReadRun,
+    known: RunInput,
+    queries: Mapping[str, tuple[str, Query]],
+    contents: ResultContents,
     kept: Mapping[str, ResultElements] = MappingProxyType({}),
-) -> LiveState:  # fmt: skip
+) -> LiveState:
     """Return what can be read of a run: its input, and the answers that it keeps, as of the batch of `known`.
 
     Args:
@@ -271,9 +276,14 @@ def newest_of(queries: Mapping[str, tuple[str, Query]], newest: Mapping[str, int
 
 
 def _kept_input(
-    folder: Folder, run: ReadRun, rounds: RoundLog, offset: Offset, reader: str, names: Collection[str],
+    folder: Folder,
+    run: ReadRun,
+    rounds: RoundLog,
+    offset: Offset,
+    reader: str,
+    names: Collection[str],
     pins: ExitStack,
-) -> tuple[dict[str, LivePast], dict[str, LiveUpdates]]:  # fmt: skip
+) -> tuple[dict[str, LivePast], dict[str, LiveUpdates]]:
     """Return what is kept of the sources `names` as of `offset`: elements of streams, and updates of relations."""
     intake = run.job.intake
     past: dict[str, LivePast] = {}
@@ -307,6 +317,7 @@ def _folded(source: Source, compacted: CompactedUpdates) -> PenstockError:
     """Return the error for updates that are needed and are not kept one by one any more."""
     assert source.domain is not None and compacted.folded is not None, "updates have been folded"
     return PenstockError(
-        "P0721", f"{source.name} is kept since {source.domain.show(compacted.folded)}, and the query needs it earlier",
+        "P0721",
+        f"{source.name} is kept since {source.domain.show(compacted.folded)}, and the query needs it earlier",
         hint="ask for a later instant; relation_retention says for how long updates are kept one by one",
-    )  # fmt: skip
+    )

@@ -75,9 +75,13 @@ class LiveReader:
     """
 
     def __init__(
-        self, states: Callable[[], LiveState], compute: Compute | None = None, memory: int | None = None,
-        clock: Callable[[], float] = time.time, timeout: float = 0,
-    ) -> None:  # fmt: skip
+        self,
+        states: Callable[[], LiveState],
+        compute: Compute | None = None,
+        memory: int | None = None,
+        clock: Callable[[], float] = time.time,
+        timeout: float = 0,
+    ) -> None:
         self._states = states
         self._compute = compute or _here
         self._memory = memory
@@ -200,9 +204,10 @@ def _instant(query: OneTimeQuery, known: int) -> int:
         show = query.domain.show
         until = f"up to {show(known)}" if known > NOTHING else "at no instant"
         raise PenstockError(
-            "P0721", f"AS OF {show(query.as_of)}: the sources are complete {until}",
+            "P0721",
+            f"AS OF {show(query.as_of)}: the sources are complete {until}",
             hint="leave out AS OF, or ask again later",
-        )  # fmt: skip
+        )
     return query.as_of
 
 
@@ -276,9 +281,10 @@ class _Reading:
         """Return the rows of a relation."""
         if need != Need() or source.non_retroactive:
             raise PenstockError(
-                "P0721", f"{self._query.name} needs the past of {source.name}, and only its present content is kept",
+                "P0721",
+                f"{self._query.name} needs the past of {source.name}, and only its present content is kept",
                 hint="run it as a continuous query",
-            )  # fmt: skip
+            )
         rows = content.at(self._tick)
         if source.is_static:
             return pa.table(rows.columns, schema=declared_schema(source))
@@ -298,22 +304,25 @@ def _dropped(source: Source, dropped: int, tick: int, need: Need) -> PenstockErr
         assert need.ticks is not None, "all that is kept was not enough"
         needed = f"{source.domain.show_length(need.ticks)} before {show(tick)} are needed"
     return PenstockError(
-        "P0721", f"elements of {source.name} are kept since {show(dropped)}, {needed}",
+        "P0721",
+        f"elements of {source.name} are kept since {show(dropped)}, {needed}",
         hint=f"ALTER STREAM {as_name(source.name)} SET (retain ...) with a longer time, or a shorter window",
-    )  # fmt: skip
+    )
 
 
 def too_long(timeout: float) -> PenstockError:
     """Return the error for a query that takes longer than so many seconds."""
     return PenstockError(
-        "P0725", f"the query takes longer than {timeout:g} seconds",
+        "P0725",
+        f"the query takes longer than {timeout:g} seconds",
         hint="read a shorter window, or raise statement_timeout",
-    )  # fmt: skip
+    )
 
 
 def too_much_read(size: int, memory: int) -> PenstockError:
     """Return the error for rows of so many bytes."""
     return PenstockError(
-        "P0724", f"the rows that are read take {size:,} bytes, snapshot_memory is {memory:,}",
+        "P0724",
+        f"the rows that are read take {size:,} bytes, snapshot_memory is {memory:,}",
         hint="read a shorter window, fewer sources, or raise snapshot_memory",
-    )  # fmt: skip
+    )

@@ -169,9 +169,19 @@ def read_source(source: Source) -> Source:
     own = source.columns.fields[:-1] if is_stamped else source.columns.fields
     columns = Schema((*own, Field("tick of the element", source.domain.type())))
     return replace(
-        source, columns=columns, connector="MEMORY", options=(), timestamp=len(columns) - 1, slack=0,
-        system_time=False, idle=None, ahead=None, retain=None, retain_columns=(), period=None,
-    )  # fmt: skip
+        source,
+        columns=columns,
+        connector="MEMORY",
+        options=(),
+        timestamp=len(columns) - 1,
+        slack=0,
+        system_time=False,
+        idle=None,
+        ahead=None,
+        retain=None,
+        retain_columns=(),
+        period=None,
+    )
 
 
 def content_source(source: Source) -> Source:

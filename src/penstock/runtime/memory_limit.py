@@ -45,9 +45,10 @@ def limit_worker() -> None:
 def too_large(memory: int) -> PenstockError:
     """Return the error for a query that needs more than `memory` bytes."""
     return PenstockError(
-        "P0724", f"the query needs more than {memory:,} bytes of memory",
+        "P0724",
+        f"the query needs more than {memory:,} bytes of memory",
         hint="read a shorter window, fewer sources, or raise snapshot_memory",
-    )  # fmt: skip
+    )
 
 
 def _data() -> int:

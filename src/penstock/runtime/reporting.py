@@ -73,11 +73,16 @@ class ReportOptions:
     @staticmethod
     def of(settings: Settings, horizons: Mapping[str, float] | None = None) -> ReportOptions:
         return ReportOptions(
-            settings["metrics_file"] or None, settings["metrics_port"], settings["metrics_address"],
-            settings["state_limit"], settings["state_limit_action"] == "fail", horizons or {},
-            settings["state_limit_action"] == "shed", settings["target_latency"] or 0.0,
+            settings["metrics_file"] or None,
+            settings["metrics_port"],
+            settings["metrics_address"],
+            settings["state_limit"],
+            settings["state_limit_action"] == "fail",
+            horizons or {},
+            settings["state_limit_action"] == "shed",
+            settings["target_latency"] or 0.0,
             settings["max_batch_answers"],
-        )  # fmt: skip
+        )
 
 
 class Reporter:
@@ -93,10 +98,15 @@ class Reporter:
     """
 
     def __init__(
-        self, recorder: Recorder, report_options: ReportOptions, now: Callable[[], RunMetrics],
-        clock: Callable[[], float] = time.time, before: RunMetrics | None = None,
-        on_batch: Callable[[BatchFigures], None] | None = None, policies: QueryPolicies | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        recorder: Recorder,
+        report_options: ReportOptions,
+        now: Callable[[], RunMetrics],
+        clock: Callable[[], float] = time.time,
+        before: RunMetrics | None = None,
+        on_batch: Callable[[BatchFigures], None] | None = None,
+        policies: QueryPolicies | None = None,
+    ) -> None:
         self.recorder = recorder
         self.deciders = Deciders(recorder.plan, report_options.deciding(policies or QueryPolicies()), registry=REGISTRY)
         self._on_batch = on_batch
@@ -126,9 +136,13 @@ class Reporter:
         self.deciders.report(report)
 
     def changed(
-        self, plan: Plan, sources: Mapping[str, Source], policies: QueryPolicies, target_latency: float,
+        self,
+        plan: Plan,
+        sources: Mapping[str, Source],
+        policies: QueryPolicies,
+        target_latency: float,
         horizons: Mapping[str, float],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Continue with another plan.
 
         Args:
@@ -147,9 +161,15 @@ class Reporter:
         return None if self._endpoint is None else self._endpoint.port
 
     def batch(
-        self, number: int, duration: float, sink: float, cores: int, totals: Totals,
-        delivered: Mapping[str, float] | None = None, failed: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        number: int,
+        duration: float,
+        sink: float,
+        cores: int,
+        totals: Totals,
+        delivered: Mapping[str, float] | None = None,
+        failed: Sequence[str] = (),
+    ) -> None:
         """Report batch `number`, which the sinks have received. delivered, failed: as in `Recorder.batch`. Raises
         PenstockError P0632 when its state exceeds the limit.
         """
@@ -159,11 +179,17 @@ class Reporter:
             self._on_batch(self.recorder.last_batch)
         self._write_line(number, run)
         log_event(
-            LOG, logging.INFO, "batch", f"batch {number} took {duration:.3f} s",
-            batch=number, seconds=round(duration, 6), phases={p: round(s, 6) for p, s in run.last_phases.items()},
+            LOG,
+            logging.INFO,
+            "batch",
+            f"batch {number} took {duration:.3f} s",
+            batch=number,
+            seconds=round(duration, 6),
+            phases={p: round(s, 6) for p, s in run.last_phases.items()},
             rows={name: source.rows for name, source in run.sources.items()},
-            results={name: query.rows for name, query in run.queries.items()}, state_bytes=run.state_bytes,
-        )  # fmt: skip
+            results={name: query.rows for name, query in run.queries.items()},
+            state_bytes=run.state_bytes,
+        )
         self._warn_of_excluded(run)
         self._warn_of_units(totals)
         self._look_for_growth(run)
@@ -204,14 +230,23 @@ class Reporter:
             )
             if late > _BURST * max(1, rows):
                 log_event(
-                    LOG, logging.WARNING, "late", f"{late:,} of {counted(rows, 'row')} of {name} came late",
-                    source=name, late=late, rows=rows,
-                )  # fmt: skip
+                    LOG,
+                    logging.WARNING,
+                    "late",
+                    f"{late:,} of {counted(rows, 'row')} of {name} came late",
+                    source=name,
+                    late=late,
+                    rows=rows,
+                )
             if malformed:
                 log_event(
-                    LOG, logging.WARNING, "dead_letters", malformed_rows(malformed, name),
-                    source=name, malformed=malformed,
-                )  # fmt: skip
+                    LOG,
+                    logging.WARNING,
+                    "dead_letters",
+                    malformed_rows(malformed, name),
+                    source=name,
+                    malformed=malformed,
+                )
 
     def _warn_of_units(self, totals: Totals) -> None:
         """Warn, once a source, of timestamps that seem to have another UNIT than the declared one."""
@@ -233,13 +268,17 @@ class Reporter:
                 continue
             queries = ", ".join(operator.queries)
             log_event(
-                LOG, logging.WARNING, "unbounded_state",
+                LOG,
+                logging.WARNING,
+                "unbounded_state",
                 f"the state of {operator.name} of {queries} grows without bound: {growth.size:,} bytes now, "
                 f"{growth.slope:,.0f} more with every second of its time; a window, or PARTITION BY with few values, "
                 "would bound it",
-                operator=operator.name, queries=list(operator.queries), bytes=growth.size,
+                operator=operator.name,
+                queries=list(operator.queries),
+                bytes=growth.size,
                 bytes_per_second=growth.slope,
-            )  # fmt: skip
+            )
 
     def _check_limit(self, run: RunMetrics) -> None:
         limit = self._options.state_limit

@@ -35,11 +35,15 @@ class DoorLimits:
     @staticmethod
     def of(settings: Settings) -> DoorLimits:
         return DoorLimits(
-            settings.get_int("max_statement_bytes"), settings.get_int("max_body_bytes"),
-            settings.get_int("max_connections"), settings.get_int("max_subscriptions"),
-            float(settings["statement_timeout"]), settings.get_int("max_result_rows"),
-            settings.get_int("max_scripts_per_minute"), settings.get_int("max_statement_items"),
-        )  # fmt: skip
+            settings.get_int("max_statement_bytes"),
+            settings.get_int("max_body_bytes"),
+            settings.get_int("max_connections"),
+            settings.get_int("max_subscriptions"),
+            float(settings["statement_timeout"]),
+            settings.get_int("max_result_rows"),
+            settings.get_int("max_scripts_per_minute"),
+            settings.get_int("max_statement_items"),
+        )
 
     def check_script(self, text: str) -> None:
         """Raises PenstockError P0804 for a script that is too large. What it costs depends on its items,

@@ -208,9 +208,12 @@ class HttpServer:
     """
 
     def __init__(
-        self, door: HttpDoor, address: Address, certificate: Certificate | None = None,
+        self,
+        door: HttpDoor,
+        address: Address,
+        certificate: Certificate | None = None,
         listener: socket.socket | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if certificate is not None:
             certificate.check()
         self._door = door
@@ -225,12 +228,20 @@ class HttpServer:
             waiting = WaitingClients()
 
         config = uvicorn.Config(
-            create_app(door), log_config=None, access_log=False, server_header=False, date_header=True, lifespan="off",
-            http=Connection, ws="none", timeout_graceful_shutdown=_GRACE, proxy_headers=False,
+            create_app(door),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            lifespan="off",
+            http=Connection,
+            ws="none",
+            timeout_graceful_shutdown=_GRACE,
+            proxy_headers=False,
             limit_concurrency=limits.connections + limits.subscriptions + _IDLE,
             ssl_certfile=None if certificate is None else str(certificate.chain),
             ssl_keyfile=None if certificate is None else str(certificate.key),
-        )  # fmt: skip
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="penstock-http", daemon=True)
         self._thread.start()

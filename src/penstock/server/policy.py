@@ -60,15 +60,25 @@ _REACHED: dict[str, dict[str, _Reach]] = {
 }  # fmt: skip
 #: Settings of Kafka's client that are accepted: others could load libraries, run commands or write logs.
 _CLIENT_SETTINGS: dict[str, _Reach] = {
-    "kafka.security.protocol": _NOTHING, "kafka.sasl.mechanism": _Reach.PROTOCOL,
-    "kafka.sasl.mechanisms": _Reach.PROTOCOL, "kafka.sasl.username": _NOTHING, "kafka.sasl.password": _Reach.SECRET,
-    "kafka.ssl.key.password": _Reach.SECRET, "kafka.client.id": _NOTHING, "kafka.group.id": _NOTHING,
-    "kafka.fetch.max.bytes": _NOTHING, "kafka.message.max.bytes": _NOTHING, "kafka.compression.type": _NOTHING,
-    "kafka.linger.ms": _NOTHING, "kafka.isolation.level": _NOTHING,
-    "kafka.enable.ssl.certificate.verification": _NOTHING, "kafka.ssl.endpoint.identification.algorithm": _NOTHING,
-    "kafka.ssl.ca.location": _Reach.LIBRARY_FILE, "kafka.ssl.certificate.location": _Reach.LIBRARY_FILE,
+    "kafka.security.protocol": _NOTHING,
+    "kafka.sasl.mechanism": _Reach.PROTOCOL,
+    "kafka.sasl.mechanisms": _Reach.PROTOCOL,
+    "kafka.sasl.username": _NOTHING,
+    "kafka.sasl.password": _Reach.SECRET,
+    "kafka.ssl.key.password": _Reach.SECRET,
+    "kafka.client.id": _NOTHING,
+    "kafka.group.id": _NOTHING,
+    "kafka.fetch.max.bytes": _NOTHING,
+    "kafka.message.max.bytes": _NOTHING,
+    "kafka.compression.type": _NOTHING,
+    "kafka.linger.ms": _NOTHING,
+    "kafka.isolation.level": _NOTHING,
+    "kafka.enable.ssl.certificate.verification": _NOTHING,
+    "kafka.ssl.endpoint.identification.algorithm": _NOTHING,
+    "kafka.ssl.ca.location": _Reach.LIBRARY_FILE,
+    "kafka.ssl.certificate.location": _Reach.LIBRARY_FILE,
     "kafka.ssl.key.location": _Reach.LIBRARY_FILE,
-}  # fmt: skip
+}
 #: Kerberos runs a command (kinit), and OAuth asks another host.
 _PROTOCOLS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 #: Parameters of libpq that are accepted in an address, beside host, hostaddr and port.

@@ -117,10 +117,13 @@ class TokenFile:
         if sha256 is None:
             raise AssertionError("a new token has the form of a token")
         entry = TokenEntry(
-            name, role.word, _now().isoformat(timespec="seconds"),
+            name,
+            role.word,
+            _now().isoformat(timespec="seconds"),
             "" if expires is None else expires.astimezone(dt.UTC).isoformat(timespec="seconds"),
-            sha256, scram_verifier(token, secrets.token_bytes(16)),
-        )  # fmt: skip
+            sha256,
+            scram_verifier(token, secrets.token_bytes(16)),
+        )
         with self._changing() as entries:
             if any(one.name == name for one in entries):
                 hint = f"penstock token revoke {name} first, or choose another name"

@@ -139,9 +139,11 @@ class AccuracyEstimate:
         if self.accuracy is None or self.low is None or self.high is None:
             return {}
         return {
-            "accuracy": round(self.accuracy, 6), "accuracy low": round(self.low, 6),
-            "accuracy high": round(self.high, 6), "accuracy values": self.values,
-        }  # fmt: skip
+            "accuracy": round(self.accuracy, 6),
+            "accuracy low": round(self.low, 6),
+            "accuracy high": round(self.high, 6),
+            "accuracy values": self.values,
+        }
 
 
 def estimate(similar: Float64s, larger: Float64s, share: float) -> AccuracyEstimate:

@@ -72,14 +72,35 @@ from penstock.shedding.stretches import insert, judge, place_of, refresh, remove
 
 @loop
 def expire(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, clock,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+    free_stretches,
+    clock,
+):
     """Remove what has left the window at `clock`."""
     while sizes[EXPIRIES] and entries[items[EXPIRIES, 0], EXPIRES] <= clock:
         _leave(
-            items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches,
-            items[EXPIRIES, 0], False, -1,
-        )  # fmt: skip
+            items,
+            places,
+            sizes,
+            entries,
+            stretches,
+            values,
+            numbers,
+            parameters,
+            free_entries,
+            free_stretches,
+            items[EXPIRIES, 0],
+            False,
+            -1,
+        )
     while sizes[SAMPLED] and entries[items[SAMPLED, 0], EXPIRES] <= clock:
         _leave_sample(
             items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, items[SAMPLED, 0]
@@ -88,18 +109,40 @@ def expire(  # type: ignore[no-untyped-def]
 
 @loop
 def _leave(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, dropped,
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+    free_stretches,
+    i,
+    dropped,
     spared,
-):  # fmt: skip
+):
     take(EXPIRIES, i, items, places, sizes, entries, stretches, values, parameters)
     if parameters[UNIT] == 0:
         take(COSTS, i, items, places, sizes, entries, stretches, values, parameters)
     numbers[HELD] -= entries[i, WEIGHT]
     slot = entries[i, SLOT]
     remove(
-        items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, dropped,
+        items,
+        places,
+        sizes,
+        entries,
+        stretches,
+        values,
+        numbers,
+        parameters,
+        free_entries,
+        free_stretches,
+        i,
+        dropped,
         spared,
-    )  # fmt: skip
+    )
     if parameters[UNIT] == 1 and values[slot, LAST] < 0:
         take(COSTS, slot, items, places, sizes, entries, stretches, values, parameters)
 
@@ -183,18 +226,42 @@ def _cheapest(items, sizes, entries, stretches, values, numbers, parameters):  #
 
 @loop
 def _drop(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, at, spared,
-    drops, n,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+    free_stretches,
+    i,
+    at,
+    spared,
+    drops,
+    n,
+):
     drops[n, DROPPED], drops[n, DROPPED_AT], drops[n, DROPPED_SLOT] = entries[i, NUMBER], at, entries[i, SLOT]
     drops[n, DROPPED_LOST], drops[n, DROPPED_EXPIRES] = ticks_lost(entries, i), entries[i, EXPIRES]
     drops[n, DROPPED_WEIGHT] = entries[i, WEIGHT]
     drops[n, DROPPED_BEGIN], drops[n, DROPPED_END] = entries[i, BEGIN_], entries[i, END_]
     free = numbers[FREE_STRETCHES]
     _leave(
-        items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, True,
+        items,
+        places,
+        sizes,
+        entries,
+        stretches,
+        values,
+        numbers,
+        parameters,
+        free_entries,
+        free_stretches,
+        i,
+        True,
         spared,
-    )  # fmt: skip
+    )
     # Every further piece takes a row of its own; a stretch of which nothing is left gives its row back.
     numbers[EXTRANEOUS] += max(0, free - numbers[FREE_STRETCHES])
     numbers[VANISHED] += max(0, numbers[FREE_STRETCHES] - free)
@@ -219,8 +286,16 @@ def _seek(items, places, sizes, entries, stretches, values, numbers, parameters)
 
 @loop
 def begin_sample(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+):
     """Begin the sample with what is held, before the first drop: so it begins complete."""
     if numbers[SAMPLE_BELOW] > 0 or parameters[SAMPLE] == 0:
         return
@@ -233,17 +308,42 @@ def begin_sample(  # type: ignore[no-untyped-def]
 
 @loop
 def drop_value(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, slot, at,
-    drops, n,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+    free_stretches,
+    slot,
+    at,
+    drops,
+    n,
+):
     """Drop all tuples of a value, the last of its list first; return the number of drops so far."""
     i = values[slot, LAST]
     while i >= 0:
         before = entries[i, PREVIOUS]
         _drop(
-            items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, at,
-            -1, drops, n,
-        )  # fmt: skip
+            items,
+            places,
+            sizes,
+            entries,
+            stretches,
+            values,
+            numbers,
+            parameters,
+            free_entries,
+            free_stretches,
+            i,
+            at,
+            -1,
+            drops,
+            n,
+        )
         n += 1
         i = before
     return n
@@ -251,9 +351,21 @@ def drop_value(  # type: ignore[no-untyped-def]
 
 @loop
 def _shed(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, arrived, at,
-    drops, n,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+    free_stretches,
+    arrived,
+    at,
+    drops,
+    n,
+):
     """Drop until the budget holds; return the number of drops so far. arrived: the entry of this arrival, or -1."""
     if not numbers[SEEKS]:
         _seek(items, places, sizes, entries, stretches, values, numbers, parameters)
@@ -274,14 +386,39 @@ def _shed(  # type: ignore[no-untyped-def]
             slot = entries[i, SLOT]
             numbers[THRESHOLD] = min(numbers[THRESHOLD], values[slot, VALUE_RANK])
             n = drop_value(
-                items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches,
-                slot, at, drops, n,
-            )  # fmt: skip
+                items,
+                places,
+                sizes,
+                entries,
+                stretches,
+                values,
+                numbers,
+                parameters,
+                free_entries,
+                free_stretches,
+                slot,
+                at,
+                drops,
+                n,
+            )
         else:
             _drop(
-                items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i,
-                at, spared, drops, n,
-            )  # fmt: skip
+                items,
+                places,
+                sizes,
+                entries,
+                stretches,
+                values,
+                numbers,
+                parameters,
+                free_entries,
+                free_stretches,
+                i,
+                at,
+                spared,
+                drops,
+                n,
+            )
             n += 1
             if spared >= 0:
                 take(REDUNDANTS, spared, items, places, sizes, entries, stretches, values, parameters)
@@ -290,9 +427,28 @@ def _shed(  # type: ignore[no-untyped-def]
 
 @compiled(reads="slots ranks begins ends stamps clocks expires weights", counted=False)
 def run(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches,
-    first_number, slots, ranks, begins, ends, stamps, clocks, expires, weights, entered, drops,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+    free_stretches,
+    first_number,
+    slots,
+    ranks,
+    begins,
+    ends,
+    stamps,
+    clocks,
+    expires,
+    weights,
+    entered,
+    drops,
+):
     """Take arrivals in order; return the number of drops, described in `drops`.
 
     entered[k] becomes 1 where arrival k is a new entry, 0 where it equals one, 2 where it is refused by a threshold.
@@ -300,9 +456,18 @@ def run(  # type: ignore[no-untyped-def]
     n = 0
     for k in range(slots.shape[0]):
         expire(
-            items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches,
+            items,
+            places,
+            sizes,
+            entries,
+            stretches,
+            values,
+            numbers,
+            parameters,
+            free_entries,
+            free_stretches,
             clocks[k],
-        )  # fmt: skip
+        )
         slot, begin, end = slots[k], begins[k], ends[k]
         if parameters[ORDERED] and begin > numbers[LEAST_BEGIN]:
             numbers[LEAST_BEGIN] = begin
@@ -320,9 +485,21 @@ def run(  # type: ignore[no-untyped-def]
                 _halve_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries)
             if numbers[HELD] + numbers[SAMPLE_HELD] > numbers[BUDGET]:
                 n = _shed(
-                    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries,
-                    free_stretches, -1, stamps[k], drops, n,
-                )  # fmt: skip
+                    items,
+                    places,
+                    sizes,
+                    entries,
+                    stretches,
+                    values,
+                    numbers,
+                    parameters,
+                    free_entries,
+                    free_stretches,
+                    -1,
+                    stamps[k],
+                    drops,
+                    n,
+                )
             continue
         before, following = place_of(entries, stretches, values, slot, begin, end)
         same = before
@@ -336,9 +513,21 @@ def run(  # type: ignore[no-untyped-def]
                 if numbers[HELD] + numbers[SAMPLE_HELD] > numbers[BUDGET]:
                     # The budget has become smaller.
                     n = _shed(
-                        items, places, sizes, entries, stretches, values, numbers, parameters, free_entries,
-                        free_stretches, -1, stamps[k], drops, n,
-                    )  # fmt: skip
+                        items,
+                        places,
+                        sizes,
+                        entries,
+                        stretches,
+                        values,
+                        numbers,
+                        parameters,
+                        free_entries,
+                        free_stretches,
+                        -1,
+                        stamps[k],
+                        drops,
+                        n,
+                    )
                 continue
         entered[k] = 1
         numbers[ARRIVALS] += 1
@@ -350,16 +539,39 @@ def run(  # type: ignore[no-untyped-def]
         entries[i, TIE] = -tie if parameters[UNIT] == 0 else tie
         values[slot, VALUE_RANK] = ranks[k]
         enter(
-            items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, i, before, following,
-        )  # fmt: skip
+            items,
+            places,
+            sizes,
+            entries,
+            stretches,
+            values,
+            numbers,
+            parameters,
+            free_stretches,
+            i,
+            before,
+            following,
+        )
         if numbers[SAMPLE_BELOW] > 0:
             _sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, i)
             _halve_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries)
         if numbers[HELD] + numbers[SAMPLE_HELD] > numbers[BUDGET]:
             n = _shed(
-                items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i,
-                stamps[k], drops, n,
-            )  # fmt: skip
+                items,
+                places,
+                sizes,
+                entries,
+                stretches,
+                values,
+                numbers,
+                parameters,
+                free_entries,
+                free_stretches,
+                i,
+                stamps[k],
+                drops,
+                n,
+            )
             if parameters[SPARES_ARRIVING] and places[EXPIRIES, i] >= 0 and entries[i, NUMBER] == first_number + k:
                 settle(items, places, sizes, entries, stretches, values, numbers, parameters, i)
     return n
@@ -367,12 +579,34 @@ def run(  # type: ignore[no-untyped-def]
 
 @loop
 def enter(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, i, before, following,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_stretches,
+    i,
+    before,
+    following,
+):
     """Insert entry i, whose period and so on are set, everywhere."""
     insert(
-        items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, i, before, following,
-    )  # fmt: skip
+        items,
+        places,
+        sizes,
+        entries,
+        stretches,
+        values,
+        numbers,
+        parameters,
+        free_stretches,
+        i,
+        before,
+        following,
+    )
     numbers[HELD] += entries[i, WEIGHT]
     put(EXPIRIES, i, items, places, sizes, entries, stretches, values, parameters)
     if not numbers[SEEKS]:
@@ -393,8 +627,18 @@ def settle(items, places, sizes, entries, stretches, values, numbers, parameters
 
 @loop
 def restore_entries(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, rows,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+    free_stretches,
+    rows,
+):
     """Insert saved entries, in the order in which they arrived."""
     for k in range(rows.shape[0]):
         i = _new_entry(entries, numbers, free_entries)
@@ -403,14 +647,35 @@ def restore_entries(  # type: ignore[no-untyped-def]
         values[slot, VALUE_RANK] = entries[i, RANK]
         before, following = place_of(entries, stretches, values, slot, entries[i, BEGIN_], entries[i, END_])
         enter(
-            items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, i, before, following,
-        )  # fmt: skip
+            items,
+            places,
+            sizes,
+            entries,
+            stretches,
+            values,
+            numbers,
+            parameters,
+            free_stretches,
+            i,
+            before,
+            following,
+        )
 
 
 @loop
 def restore_sample(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, rows,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+    free_stretches,
+    rows,
+):
     """Insert saved entries of the sample."""
     for k in range(rows.shape[0]):
         i = _new_entry(entries, numbers, free_entries)

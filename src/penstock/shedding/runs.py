@@ -196,9 +196,25 @@ def _show(runs, touched, marked, at, changes, count):  # type: ignore[no-untyped
 
 @loop
 def _follow(  # type: ignore[no-untyped-def]
-    slots, ranks, stamps, weights, entered, runs, held, values, heaps, sizes, numbers, slide, length, least,
-    refuses_from, until, kills, touched,
-):  # fmt: skip
+    slots,
+    ranks,
+    stamps,
+    weights,
+    entered,
+    runs,
+    held,
+    values,
+    heaps,
+    sizes,
+    numbers,
+    slide,
+    length,
+    least,
+    refuses_from,
+    until,
+    kills,
+    touched,
+):
     """Take arrivals in order, and let time pass to `until`; return the changes of what is shown."""
     changes, count = np.empty((64, 5), np.int64), 0
     for run in range(held):
@@ -341,10 +357,22 @@ class GranuleBudgets:
             heaps, sizes = np.empty((4, 3, room + 1), np.int64), np.zeros(4, np.int64)
             parts = (arrivals.slots, arrivals.ranks, arrivals.stamps, arrivals.weights)
             changes = _follow(
-                *(np.ascontiguousarray(part[rows]) for part in parts), own_entered, table, len(mine), marks, heaps,
-                sizes, numbers, self._slide, self._length, self._least, refuses_from, until, dropped,
+                *(np.ascontiguousarray(part[rows]) for part in parts),
+                own_entered,
+                table,
+                len(mine),
+                marks,
+                heaps,
+                sizes,
+                numbers,
+                self._slide,
+                self._length,
+                self._least,
+                refuses_from,
+                until,
+                dropped,
                 np.empty(room, np.int64),
-            )  # fmt: skip
+            )
             entered[rows] = own_entered
             made = table[: numbers[_MADE]]
             runs.append(made[made[:, ALIVE] != 0][:, : ALIVE + 1])

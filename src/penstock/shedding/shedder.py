@@ -249,9 +249,17 @@ class Shedder:
 
     def _state(self) -> tuple[Int64s, ...]:
         return (
-            self._items, self._places, self._sizes, self._entries, self._stretches, self._values, self._numbers,
-            self._parameters, self._free_entries, self._free_stretches,
-        )  # fmt: skip
+            self._items,
+            self._places,
+            self._sizes,
+            self._entries,
+            self._stretches,
+            self._values,
+            self._numbers,
+            self._parameters,
+            self._free_entries,
+            self._free_stretches,
+        )
 
     def _make_room(self, entries: int, slots: int) -> None:
         """Make room for that many further entries, and for slots below a number."""

@@ -135,8 +135,18 @@ def judge(items, places, sizes, entries, stretches, values, parameters, i):  # t
 
 @loop
 def _judge_around(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, parameters, before, following, begin, end,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    parameters,
+    before,
+    following,
+    begin,
+    end,
+):
     """Judge those around [begin, end), which came or went between `before` and `following`.
 
     The one before covers what an earlier one that ends no later has in common with the period, and so on: the walk ends
@@ -190,8 +200,19 @@ def place_of(entries, stretches, values, slot, begin, end):  # type: ignore[no-u
 
 @loop
 def insert(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, i, before, following,
-):  # fmt: skip
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_stretches,
+    i,
+    before,
+    following,
+):
     """Insert entry i, whose SLOT, period and so on are set, between two entries of its list."""
     slot, begin, end = entries[i, SLOT], entries[i, BEGIN_], entries[i, END_]
     entries[i, PREVIOUS], entries[i, NEXT], entries[i, INNER] = before, following, 1
@@ -256,8 +277,18 @@ def insert(  # type: ignore[no-untyped-def]
     if parameters[UNIT] == 2 and numbers[SEEKS]:
         judge(items, places, sizes, entries, stretches, values, parameters, i)
         _judge_around(
-            items, places, sizes, entries, stretches, values, parameters, before, following, begin, end,
-        )  # fmt: skip
+            items,
+            places,
+            sizes,
+            entries,
+            stretches,
+            values,
+            parameters,
+            before,
+            following,
+            begin,
+            end,
+        )
 
 
 @loop
@@ -290,9 +321,20 @@ def _reach_on(entries, i):  # type: ignore[no-untyped-def]
 
 @loop
 def remove(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, dropped,
+    items,
+    places,
+    sizes,
+    entries,
+    stretches,
+    values,
+    numbers,
+    parameters,
+    free_entries,
+    free_stretches,
+    i,
+    dropped,
     spared,
-):  # fmt: skip
+):
     """Remove entry i. dropped: or expired."""
     slot, s, begin, end = entries[i, SLOT], entries[i, STRETCH], entries[i, BEGIN_], entries[i, END_]
     before, following = entries[i, PREVIOUS], entries[i, NEXT]
@@ -358,8 +400,18 @@ def remove(  # type: ignore[no-untyped-def]
         stretches[s, LOST_RIGHT] = right
     if parameters[UNIT] == 2 and numbers[SEEKS]:
         _judge_around(
-            items, places, sizes, entries, stretches, values, parameters, before, following, begin, end,
-        )  # fmt: skip
+            items,
+            places,
+            sizes,
+            entries,
+            stretches,
+            values,
+            parameters,
+            before,
+            following,
+            begin,
+            end,
+        )
         piece = beginning
         while True:
             refresh(items, places, sizes, entries, stretches, values, numbers, parameters, piece, spared)

@@ -113,9 +113,25 @@ def _drop(lanes, heaps, numbers, at, kills, killed):  # type: ignore[no-untyped-
 
 @compiled(reads="order slots ranks stamps begins reaches weights limits", counted=False)
 def _follow(  # type: ignore[no-untyped-def]
-    order, slots, ranks, stamps, begins, reaches, weights, limits, at_most, by_element, refuses_from, lanes, heaps,
-    numbers, entered, kills, killed, thresholds,
-):  # fmt: skip
+    order,
+    slots,
+    ranks,
+    stamps,
+    begins,
+    reaches,
+    weights,
+    limits,
+    at_most,
+    by_element,
+    refuses_from,
+    lanes,
+    heaps,
+    numbers,
+    entered,
+    kills,
+    killed,
+    thresholds,
+):
     """Take arrivals in order; return the number of drops so far.
 
     Args:
@@ -192,9 +208,14 @@ class StretchArrivals:
     def chosen(self, rows: Int64s) -> StretchArrivals:
         """Return some of the arrivals."""
         return StretchArrivals(
-            self.slots[rows], self.ranks[rows], self.stamps[rows], self.begins[rows], self.reaches[rows],
-            self.weights[rows], self.limits[rows],
-        )  # fmt: skip
+            self.slots[rows],
+            self.ranks[rows],
+            self.stamps[rows],
+            self.begins[rows],
+            self.reaches[rows],
+            self.weights[rows],
+            self.limits[rows],
+        )
 
 
 class WholeStretches:
@@ -244,10 +265,25 @@ class WholeStretches:
             heaps = np.empty((4, len(mine) + len(its_order) + 1), np.int64)
             _begin(lanes, heaps, numbers, mine)
             killed = _follow(
-                its_order, arrivals.slots, arrivals.ranks, arrivals.stamps, arrivals.begins, arrivals.reaches,
-                arrivals.weights, arrivals.limits, self.at_most, self.by_element, refuses_from, lanes, heaps, numbers,
-                entered, kills, killed, thresholds,
-            )  # fmt: skip
+                its_order,
+                arrivals.slots,
+                arrivals.ranks,
+                arrivals.stamps,
+                arrivals.begins,
+                arrivals.reaches,
+                arrivals.weights,
+                arrivals.limits,
+                self.at_most,
+                self.by_element,
+                refuses_from,
+                lanes,
+                heaps,
+                numbers,
+                entered,
+                kills,
+                killed,
+                thresholds,
+            )
             self.thresholds[bucket] = int(numbers[_THRESHOLD])
             if self.falling is not None:
                 self.falling.note(bucket, arrivals.stamps[its_order], thresholds[1, its_order])

@@ -53,9 +53,15 @@ class Storage(ABC):
 
     @abstractmethod
     def write(
-        self, path: Path, content: Bytes | Callable[[NewFile], object], *, private: bool = True, durable: bool = True,
-        stamp: int | None = None, new: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        path: Path,
+        content: Bytes | Callable[[NewFile], object],
+        *,
+        private: bool = True,
+        durable: bool = True,
+        stamp: int | None = None,
+        new: bool = False,
+    ) -> None:
         """Write a whole file, replacing one of that name. Missing folders are created.
 
         Args:

@@ -96,9 +96,15 @@ class LocalStorage(Storage):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def write(
-        self, path: Path, content: Bytes | Callable[[NewFile], object], *, private: bool = True, durable: bool = True,
-        stamp: int | None = None, new: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        path: Path,
+        content: Bytes | Callable[[NewFile], object],
+        *,
+        private: bool = True,
+        durable: bool = True,
+        stamp: int | None = None,
+        new: bool = False,
+    ) -> None:
         temporary = path.with_name(f"{TEMPORARY[0]}{path.name}.{secrets.token_hex(6)}{TEMPORARY[1]}")
         if not path.parent.is_dir():
             self.make_folder(path.parent, private=private, durable=durable)

@@ -175,9 +175,13 @@ def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> N
 
 
 def _first(
-    episode: Episode, sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], rows: Mapping[str, list[_Timed]],
-    begin: int, goes_on: bool,
-) -> int:  # fmt: skip
+    episode: Episode,
+    sources: Mapping[str, Source],
+    inputs: Mapping[str, pa.Table],
+    rows: Mapping[str, list[_Timed]],
+    begin: int,
+    goes_on: bool,
+) -> int:
     """Return the first instant that the episode answers, whatever was answered before.
 
     Args:

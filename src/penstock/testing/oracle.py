@@ -89,9 +89,13 @@ class Answer:
 
 @deep
 def run_oracle(
-    query: Query, inputs: Mapping[str, pa.Table], drain: bool = False, optimized_root: Algebra | None = None,
-    arrivals: Mapping[str, Sequence[int]] | None = None, shards: Shards | None = None,
-) -> Answer:  # fmt: skip
+    query: Query,
+    inputs: Mapping[str, pa.Table],
+    drain: bool = False,
+    optimized_root: Algebra | None = None,
+    arrivals: Mapping[str, Sequence[int]] | None = None,
+    shards: Shards | None = None,
+) -> Answer:
     """Return the answer of `query` over bounded `inputs`.
 
     Args:

@@ -110,10 +110,26 @@ def made_certificate(folder: Path, *options: str) -> tuple[Path, Path]:
     chain, key = folder / "chain.pem", folder / "key.pem"
     chosen = options or ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
     subprocess.run(
-        ["openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", *chosen, "-keyout", str(key), "-out", str(chain)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            *chosen,
+            "-keyout",
+            str(key),
+            "-out",
+            str(chain),
+        ],
+        check=True,
+        capture_output=True,
+    )
     return chain, key
 
 

@@ -19,10 +19,12 @@ def test_statements_of_clients(pg: RunningPg, client: str, count: str, statement
     found = pg.rows(statement)
     if client == "psql, \\d":
         assert found == [
-            ("public", "notes", "table", "admin"), ("public", "readings", "foreign table", "admin"),
-            ("public", "rooms", "table", "admin"), ("public", "upstairs", "view", "admin"),
+            ("public", "notes", "table", "admin"),
+            ("public", "readings", "foreign table", "admin"),
+            ("public", "rooms", "table", "admin"),
+            ("public", "upstairs", "view", "admin"),
             ("public", "warm", "materialized view", "admin"),
-        ]  # fmt: skip
+        ]
     elif count != "*":
         assert len(found) == int(count), found
 
@@ -32,20 +34,27 @@ def test_each_statement_of_the_file_is_one() -> None:
 
 
 def test_columns_types_keys_comments_and_definitions(pg: RunningPg) -> None:
-    columns = pg.rows("SELECT column_name, data_type, udt_name, is_nullable, numeric_precision, numeric_scale FROM"
-                      " information_schema.columns WHERE table_name = 'rooms' ORDER BY ordinal_position")  # fmt: skip
+    columns = pg.rows(
+        "SELECT column_name, data_type, udt_name, is_nullable, numeric_precision, numeric_scale FROM"
+        " information_schema.columns WHERE table_name = 'rooms' ORDER BY ordinal_position"
+    )
     assert columns == [
-        ("room", "text", "text", "NO", None, None), ("level", "integer", "int4", "YES", 32, 0),
-        ("area", "numeric", "numeric", "YES", 8, 2), ("since", "date", "date", "YES", None, None),
-    ]  # fmt: skip
+        ("room", "text", "text", "NO", None, None),
+        ("level", "integer", "int4", "YES", 32, 0),
+        ("area", "numeric", "numeric", "YES", 8, 2),
+        ("since", "date", "date", "YES", None, None),
+    ]
     assert pg.rows("SELECT obj_description('warm'::regclass, 'pg_class')") == [("the last hour",)]
     assert pg.rows("SELECT pg_get_viewdef('upstairs'::regclass)") == [("SELECT room FROM rooms WHERE level > 0",)]
     assert pg.rows("SELECT pg_get_constraintdef(oid), conrelid::regclass FROM pg_constraint") == [
         ("PRIMARY KEY (room)", "rooms")
     ]
     assert pg.rows("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'rooms'::regclass") == [
-        ("text",), ("integer",), ("numeric(8,2)",), ("date",),
-    ]  # fmt: skip
+        ("text",),
+        ("integer",),
+        ("numeric(8,2)",),
+        ("date",),
+    ]
 
 
 def test_what_is_declared_meanwhile_is_there_with_the_same_oids(pg: RunningPg) -> None:
@@ -174,8 +183,12 @@ def test_numbers_that_are_none_or_endless(pg: RunningPg, expression: str, shown:
         (value,) = connection.cursor(binary=True).execute(f"SELECT {expression}").fetchone()  # type: ignore[call-overload, misc]
         assert repr(text) == repr(value)
         if not isinstance(value, list):
-            assert str(value).lower() in (shown.lower(), shown.lower().replace("infinity", "inf"), _long(shown).lower(),
-                                          shown + ".0")  # fmt: skip
+            assert str(value).lower() in (
+                shown.lower(),
+                shown.lower().replace("infinity", "inf"),
+                _long(shown).lower(),
+                shown + ".0",
+            )
 
 
 def _long(shown: str) -> str:

@@ -50,8 +50,9 @@ def test_asyncpg(pg: RunningPg) -> None:
             await connection.reset()
             async with connection.transaction():
                 assert [row["room"] async for row in connection.cursor("SELECT room FROM rooms ORDER BY room")] == [
-                    "attic", "hall",
-                ]  # fmt: skip
+                    "attic",
+                    "hall",
+                ]
         finally:
             await connection.close()
 

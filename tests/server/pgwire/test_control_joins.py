@@ -69,7 +69,7 @@ def test_sub_queries_with_and_unions(pg: RunningPg) -> None:
     assert pg.rows(
         "WITH q AS (SELECT name, sink FROM penstock.queries) SELECT n.nspname, q.name FROM q"
         " JOIN pg_class c ON c.relname = q.name JOIN pg_namespace n ON n.oid = c.relnamespace"
-    ) == [("public", "warm")]  # fmt: skip
+    ) == [("public", "warm")]
     assert pg.rows(
         "SELECT schemaname, tablename FROM pg_tables WHERE schemaname = 'public'"
         " UNION SELECT 'penstock', name FROM penstock.queries ORDER BY 1, 2"

@@ -14,11 +14,15 @@ from tests.server.pgwire.running import RunningPg
 
 
 def test_control_relations_are_tables_of_a_schema(pg: RunningPg) -> None:
-    found = pg.rows("SELECT table_name, table_type, is_insertable_into FROM information_schema.tables"
-                    " WHERE table_schema = 'penstock' ORDER BY table_name")  # fmt: skip
+    found = pg.rows(
+        "SELECT table_name, table_type, is_insertable_into FROM information_schema.tables"
+        " WHERE table_schema = 'penstock' ORDER BY table_name"
+    )
     assert found == sorted((one.name, "FOREIGN" if one.timestamp else "BASE TABLE", "NO") for one in CONTROL_RELATIONS)
-    columns = pg.rows("SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'penstock'"
-                      " AND table_name = 'batch_log' ORDER BY ordinal_position LIMIT 3")  # fmt: skip
+    columns = pg.rows(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'penstock'"
+        " AND table_name = 'batch_log' ORDER BY ordinal_position LIMIT 3"
+    )
     assert columns == [("number", "bigint"), ("at", "timestamp with time zone"), ("seconds", "double precision")]
     assert ("penstock",) in pg.rows("SELECT nspname FROM pg_namespace")
     assert pg.rows("SELECT relkind FROM pg_class WHERE oid = 'penstock.queries'::regclass") == [("r",)]
@@ -68,8 +72,10 @@ def test_tags_count_the_rows_that_have_changed(pg: RunningPg) -> None:
             cursor = connection.execute(statement)  # type: ignore[call-overload]
             return cursor.statusmessage, cursor.rowcount
 
-        connection.execute("CREATE RELATION tagged (ts INT, op STRING, k INT, v INT, PRIMARY KEY (k)) FROM MEMORY ()"
-                           " TIMESTAMP BY ts UNIT SECOND OPERATION BY op")  # fmt: skip
+        connection.execute(
+            "CREATE RELATION tagged (ts INT, op STRING, k INT, v INT, PRIMARY KEY (k)) FROM MEMORY ()"
+            " TIMESTAMP BY ts UNIT SECOND OPERATION BY op"
+        )
         try:
             rows = ", ".join(f"({k}, '+', {k}, {k % 2})" for k in range(5))
             assert done(f"INSERT INTO tagged VALUES {rows}") == ("INSERT 0 5", 5)

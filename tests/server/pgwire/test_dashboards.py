@@ -45,12 +45,19 @@ def test_a_chart_of_a_windowed_query(charted: RunningPg) -> None:
     chart = f'SELECT ts AS "time", room AS metric, celsius AS value FROM load WHERE {FILTER} ORDER BY 1, 2'
     series = charted.rows(chart)
     assert [(at.astimezone().timestamp(), *rest) for at, *rest in series] == [
-        (NINE + 600, "hall", 19.5), (TWENTY_PAST, "attic", 23.0), (TWENTY_PAST, "hall", 21.0)]  # fmt: skip
+        (NINE + 600, "hall", 19.5),
+        (TWENTY_PAST, "attic", 23.0),
+        (TWENTY_PAST, "hall", 21.0),
+    ]
     # $__timeGroupAlias(ts, 20m), as the editor of queries writes it
     grouped = f'SELECT {GROUP} AS "time", room AS "metric", avg(celsius) AS "value" FROM load WHERE {FILTER}'
     expected = [(NINE, "hall", 19.5), (TWENTY_PAST, "attic", 23.0), (TWENTY_PAST, "hall", 21.0)]
-    for behind in (f"GROUP BY {GROUP}, room ORDER BY {GROUP}, room", "GROUP BY 1, 2 ORDER BY 1, 2",
-                   'GROUP BY "time", room ORDER BY "time", room', "GROUP BY 1, room ORDER BY 1, room"):  # fmt: skip
+    for behind in (
+        f"GROUP BY {GROUP}, room ORDER BY {GROUP}, room",
+        "GROUP BY 1, 2 ORDER BY 1, 2",
+        'GROUP BY "time", room ORDER BY "time", room',
+        "GROUP BY 1, room ORDER BY 1, room",
+    ):
         assert charted.rows(f"{grouped} {behind}") == expected, behind
     # $__timeEpoch(ts), $__timeFrom(), $__timeTo()
     between = "ts >= '2024-03-01T09:15:00Z' AND ts <= '2024-03-01T09:25:00Z'"
@@ -64,8 +71,11 @@ def test_a_chart_of_a_windowed_query(charted: RunningPg) -> None:
     # What the editor asks to find the column of times and the columns of values
     columns = 'SELECT quote_ident(column_name) AS "column", data_type AS "type" FROM information_schema.columns'
     assert charted.rows(f"{columns} WHERE quote_ident(table_name) = 'load'") == [
-        ("ts", "timestamp with time zone"), ("room", "text"), ("celsius", "double precision"),
-        ("n", "bigint")]  # fmt: skip
+        ("ts", "timestamp with time zone"),
+        ("room", "text"),
+        ("celsius", "double precision"),
+        ("n", "bigint"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["load", "hot", "warm", "readings", "rooms", "upstairs"])
@@ -78,12 +88,14 @@ def test_the_catalogs_list_what_a_select_returns(charted: RunningPg, name: str) 
             columns = [one.name for one in connection.execute(f"SELECT * FROM {name}").description or ()]
     described = charted.rows(
         "SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
-        " WHERE c.relname = %s AND a.attnum > 0 ORDER BY a.attnum", name,
-    )  # fmt: skip
+        " WHERE c.relname = %s AND a.attnum > 0 ORDER BY a.attnum",
+        name,
+    )
     information = charted.rows(
         "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND table_schema = 'public'"
-        " ORDER BY ordinal_position", name,
-    )  # fmt: skip
+        " ORDER BY ordinal_position",
+        name,
+    )
     assert described == information
     if name == "readings":
         return

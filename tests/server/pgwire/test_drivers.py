@@ -27,9 +27,15 @@ DRIVERS = ("psycopg", "pg8000", "asyncpg")
 def kept(pg: RunningPg) -> Iterator[RunningPg]:
     """Readings that can be read: a relation, since a system without Spark keeps no streams."""
     pg.rows("CREATE RELATION kept (at TIMESTAMP, room STRING, celsius DOUBLE) FROM MEMORY ()")
-    rows = [f"(TIMESTAMP '2024-03-01 0{hour}:{minute}0:00Z', '{room}', {celsius})"
-            for hour, minute, room, celsius in ((8, 0, "hall", 19.5), (8, 4, "attic", 23), (9, 1, "hall", 20),
-                                                (9, 5, "hall", 21))]  # fmt: skip
+    rows = [
+        f"(TIMESTAMP '2024-03-01 0{hour}:{minute}0:00Z', '{room}', {celsius})"
+        for hour, minute, room, celsius in (
+            (8, 0, "hall", 19.5),
+            (8, 4, "attic", 23),
+            (9, 1, "hall", 20),
+            (9, 5, "hall", 21),
+        )
+    ]
     pg.rows(f"INSERT INTO kept VALUES {', '.join(rows)}")
     yield pg
     pg.rows("DROP RELATION kept")
@@ -166,24 +172,39 @@ def _reflected(connection: Any) -> dict[str, object]:
     sqlalchemy = pytest.importorskip("sqlalchemy")
     found = sqlalchemy.inspect(connection)
     return {
-        "schemas": found.get_schema_names(), "tables": sorted(set(found.get_table_names()) & {"rooms", "notes"}),
-        "views": found.get_view_names(), "materialized": found.get_materialized_view_names(),
-        "foreign": "readings" in found.get_foreign_table_names(), "sequences": found.get_sequence_names(),
+        "schemas": found.get_schema_names(),
+        "tables": sorted(set(found.get_table_names()) & {"rooms", "notes"}),
+        "views": found.get_view_names(),
+        "materialized": found.get_materialized_view_names(),
+        "foreign": "readings" in found.get_foreign_table_names(),
+        "sequences": found.get_sequence_names(),
         "temporary": (found.get_temp_table_names(), found.get_temp_view_names()),
         "others": (found.get_enums(), found.get_domains()),
         "columns": [(one["name"], str(one["type"]), one["nullable"]) for one in found.get_columns("rooms")],
-        "key": found.get_pk_constraint("rooms")["constrained_columns"], "foreign keys": found.get_foreign_keys("rooms"),
-        "indexes": found.get_indexes("rooms"), "unique": found.get_unique_constraints("rooms"),
-        "checks": found.get_check_constraints("rooms"), "comment": found.get_table_comment("warm"),
-        "options": found.get_table_options("rooms"), "oid": found.get_table_oid("rooms") > 0,
+        "key": found.get_pk_constraint("rooms")["constrained_columns"],
+        "foreign keys": found.get_foreign_keys("rooms"),
+        "indexes": found.get_indexes("rooms"),
+        "unique": found.get_unique_constraints("rooms"),
+        "checks": found.get_check_constraints("rooms"),
+        "comment": found.get_table_comment("warm"),
+        "options": found.get_table_options("rooms"),
+        "oid": found.get_table_oid("rooms") > 0,
         "definition": found.get_view_definition("warm").startswith("SELECT room, MAX(celsius)"),
         "has": (found.has_table("rooms"), found.has_table("nope"), found.has_schema("public"), found.has_sequence("x")),
-        "many": [len(call()) > 1 for call in (
-            found.get_multi_columns, found.get_multi_pk_constraint, found.get_multi_foreign_keys,
-            found.get_multi_indexes, found.get_multi_unique_constraints,
-            found.get_multi_check_constraints, found.get_multi_table_comment)],
+        "many": [
+            len(call()) > 1
+            for call in (
+                found.get_multi_columns,
+                found.get_multi_pk_constraint,
+                found.get_multi_foreign_keys,
+                found.get_multi_indexes,
+                found.get_multi_unique_constraints,
+                found.get_multi_check_constraints,
+                found.get_multi_table_comment,
+            )
+        ],
         "of the server": "queries" in found.get_table_names(schema="penstock"),
-    }  # fmt: skip
+    }
 
 
 REFLECTED = {
@@ -290,6 +311,10 @@ def test_node_postgres(pg: RunningPg, node: Path) -> None:
     done = subprocess.run(command, cwd=node, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [
-        [["attic", 2], ["hall", 0]], [["9007199254740993", True, "it's"]], [["notes"], ["rooms"]], ["42703", "8"],
-        list(range(9)), "57014",
-    ]  # fmt: skip
+        [["attic", 2], ["hall", 0]],
+        [["9007199254740993", True, "it's"]],
+        [["notes"], ["rooms"]],
+        ["42703", "8"],
+        list(range(9)),
+        "57014",
+    ]

@@ -27,8 +27,9 @@ def test_values_come_back_as_they_are(pg: RunningPg, binary: bool) -> None:
     with pg.connect() as connection, connection.cursor(binary=binary) as cursor:
         cursor.execute('SELECT * FROM "public"."rooms" AS r WHERE level >= %s ORDER BY r.level', (0,))
         assert cursor.fetchall() == [
-            ("hall", 0, Decimal("12.50"), dt.date(2020, 2, 29)), ("attic", 2, None, None),
-        ]  # fmt: skip
+            ("hall", 0, Decimal("12.50"), dt.date(2020, 2, 29)),
+            ("attic", 2, None, None),
+        ]
         assert [one.name for one in cursor.description or ()] == ["room", "level", "area", "since"]
 
 

@@ -35,9 +35,16 @@ def test_casts_over_data(pg: RunningPg, expression: str, value: object, oid: int
 
 
 def test_words_that_are_no_types_stay() -> None:
-    for text in ("SELECT int8 FROM t", "SELECT 1 AS int8", "SELECT (a) AS int8, CAST(x AS STRING) AS name",
-                 "INSERT INTO t (int8) VALUES (1)", "SELECT '\\x00' AS bytea", "CREATE VIEW v AS SELECT 1 AS numeric",
-                 'SELECT a::"int8"', "SELECT a ::"):  # fmt: skip
+    for text in (
+        "SELECT int8 FROM t",
+        "SELECT 1 AS int8",
+        "SELECT (a) AS int8, CAST(x AS STRING) AS name",
+        "INSERT INTO t (int8) VALUES (1)",
+        "SELECT '\\x00' AS bytea",
+        "CREATE VIEW v AS SELECT 1 AS numeric",
+        'SELECT a::"int8"',
+        "SELECT a ::",
+    ):
         assert types_replaced(statements(text)[0]) == {}, text
 
 
@@ -79,9 +86,11 @@ def test_a_parameter_keeps_its_type(pg: RunningPg, value: object, binary: bool) 
 
 def test_types_are_described_as_postgres_does(pg: RunningPg) -> None:
     """ADBC finds the meaning of a column by the names of the functions of its type."""
-    names = ("typname, typlen, typbyval, typtype, typcategory, typispreferred, typdelim, typelem, typarray, typalign,"
-             " typstorage, typtypmod, typcollation, typinput::text, typoutput::text, typreceive::text, typsend::text,"
-             " typmodin::text, typmodout::text, typanalyze::text, typsubscript::text")  # fmt: skip
+    names = (
+        "typname, typlen, typbyval, typtype, typcategory, typispreferred, typdelim, typelem, typarray, typalign,"
+        " typstorage, typtypmod, typcollation, typinput::text, typoutput::text, typreceive::text, typsend::text,"
+        " typmodin::text, typmodout::text, typanalyze::text, typsubscript::text"
+    )
     statement = f"SELECT oid::int8, {names} FROM pg_type"
     found = {row[0]: row for row in pg.rows(statement)}
     try:

@@ -85,8 +85,15 @@ def test_the_bytes_are_those_of_postgresql() -> None:
 )  # fmt: skip
 def test_values_of_clients_become_literals(name: str, value: Any, written: str) -> None:
     type_ = wire_type(name)
-    arrow = {"int4": pa.int32(), "int8": pa.int64(), "bool": pa.bool_(), "float8": pa.float64(), "text": pa.string(),
-             "bytea": pa.binary(), "numeric": pa.decimal128(10, 2)}.get(name)  # fmt: skip
+    arrow = {
+        "int4": pa.int32(),
+        "int8": pa.int64(),
+        "bool": pa.bool_(),
+        "float8": pa.float64(),
+        "text": pa.string(),
+        "bytea": pa.binary(),
+        "numeric": pa.decimal128(10, 2),
+    }.get(name)
     made = literal(value, type_)
     assert made == WrittenValue(written, parse_expression(SourceText(written)))
     if arrow is not None:

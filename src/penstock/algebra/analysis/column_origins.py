@@ -69,7 +69,14 @@ def deciding(node: Project, columns: Sequence[int]) -> tuple[int, ...] | None:
 def _exact(type_: pa.DataType) -> bool:
     """Return whether equal values of the type are identical."""
     tests = (
-        pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_date, pa.types.is_timestamp,
-        pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
-    )  # fmt: skip
+        pa.types.is_integer,
+        pa.types.is_boolean,
+        pa.types.is_decimal,
+        pa.types.is_date,
+        pa.types.is_timestamp,
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+    )
     return any(test(type_) for test in tests)

@@ -12,8 +12,11 @@ from penstock.algebra.nodes.until_next import UntilNext
 
 #: Their names in messages.
 _NAMES: Mapping[type[Algebra], str] = {
-    Coalesce: "coalescing", SessionWindow: "a session window", ValidWindow: "[VALID]", UntilNext: "VALID UNTIL NEXT",
-}  # fmt: skip
+    Coalesce: "coalescing",
+    SessionWindow: "a session window",
+    ValidWindow: "[VALID]",
+    UntilNext: "VALID UNTIL NEXT",
+}
 
 
 def period_operator(node: Algebra) -> str | None:

@@ -139,8 +139,12 @@ class WindowSample(Unary):
         width = len(self.input.schema)
         keys = self._keys()
         fields = tuple(Field(f"key{i}", e.type) for i, e in enumerate(keys))
-        counts = Aggregate(Project(drawn, keys or (Literal(BIGINT, 0),), fields or (Field("key0", BIGINT),)),
-                           tuple(range(len(keys))), (count_rows(),), ("n",))  # fmt: skip
+        counts = Aggregate(
+            Project(drawn, keys or (Literal(BIGINT, 0),), fields or (Field("key0", BIGINT),)),
+            tuple(range(len(keys))),
+            (count_rows(),),
+            ("n",),
+        )
         joined = self._joined(first, counts, keys)
         places = len(first.schema) + len(keys)
         whole = Column(BIGINT, places + len(keys), "n")

@@ -214,7 +214,7 @@ class RowWindow(TimeModelWindow):
         by = self.partition if self.step is not None else ()
         return FrequencyWindow(
             self.input, self.rows, self.length, self.partition, self.step, by, self.slide, self.align
-        )  # fmt: skip
+        )
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         """Return the estimate: a tuple is valid until `rows` later ones have arrived in its partition, and each is

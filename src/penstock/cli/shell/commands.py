@@ -97,9 +97,10 @@ def command_table(declared: Declared, name: str) -> tuple[str, pa.Table, str]:
 
 def _listed(objects: list[DeclaredObject]) -> pa.Table:
     columns = {
-        "name": [one.name for one in objects], "kind": [one.kind for one in objects],
+        "name": [one.name for one in objects],
+        "kind": [one.kind for one in objects],
         "connector": [one.connector for one in objects],
-    }  # fmt: skip
+    }
     if any(one.state for one in objects):
         columns["state"] = [one.state for one in objects]
     return _texts(columns)

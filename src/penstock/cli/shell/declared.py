@@ -54,11 +54,14 @@ def declared_of(catalog: Catalog) -> Declared:
     """Return what the catalog of a session declares."""
     objects = [
         DeclaredObject(
-            source.name, "stream" if source.is_stream else "relation", source.connector, _columns(source.columns),
+            source.name,
+            "stream" if source.is_stream else "relation",
+            source.connector,
+            _columns(source.columns),
             redacted_text(catalog.texts.get(key, "")),
         )
         for key, source in catalog.sources.items()
-    ]  # fmt: skip
+    ]
     for view in catalog.views.values():
         columns = tuple(zip(view.names, (type_name(kind) for kind in view.root.schema.types), strict=True))
         objects.append(DeclaredObject(view.name, "view", "", columns, redacted_text(view.text)))

@@ -105,9 +105,10 @@ class RelationContent:
         self.instant = _last_instant(batch)
         if len(self._rows) > MOST_ROWS:
             raise PenstockError(
-                "P0804", f"the content has more than {MOST_ROWS:,} different rows, which a live table does not show",
+                "P0804",
+                f"the content has more than {MOST_ROWS:,} different rows, which a live table does not show",
                 hint="\\format csv shows its changes",
-            )  # fmt: skip
+            )
 
     def _change(self, difference: int, row: tuple[Any, ...]) -> None:
         key = repr(row)

@@ -71,9 +71,15 @@ class Shell:
     """
 
     def __init__(
-        self, side: ShellSide, out: TextIO, err: TextIO, form: OutputFormat, confirms: bool = False,
-        keep_going: bool = False, debug: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        side: ShellSide,
+        out: TextIO,
+        err: TextIO,
+        form: OutputFormat,
+        confirms: bool = False,
+        keep_going: bool = False,
+        debug: bool = False,
+    ) -> None:
         self.side = side
         self.failed = False
         self._out = out

@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 
 def run_shell(
-    script: Path | None, settings: Settings, form: OutputFormat, keep_going: bool, debug: bool,
-    place: ServerPlace | None = None, pairs: Mapping[str, str] | None = None,
-) -> int:  # fmt: skip
+    script: Path | None,
+    settings: Settings,
+    form: OutputFormat,
+    keep_going: bool,
+    debug: bool,
+    place: ServerPlace | None = None,
+    pairs: Mapping[str, str] | None = None,
+) -> int:
     """Run a shell to its end; return the exit code: 1 where a statement from a pipe failed.
 
     Args:

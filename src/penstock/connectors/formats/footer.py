@@ -26,9 +26,15 @@ _MAX_DEPTH = 32
 
 #: Parquet's physical types by number, and the length of their bounds in bytes; None for any length.
 _PHYSICAL: dict[int, tuple[str, int | None]] = {
-    0: ("BOOLEAN", 1), 1: ("INT32", 4), 2: ("INT64", 8), 3: ("INT96", 12), 4: ("FLOAT", 4), 5: ("DOUBLE", 8),
-    6: ("BYTE_ARRAY", None), 7: ("FIXED_LEN_BYTE_ARRAY", None),
-}  # fmt: skip
+    0: ("BOOLEAN", 1),
+    1: ("INT32", 4),
+    2: ("INT64", 8),
+    3: ("INT96", 12),
+    4: ("FLOAT", 4),
+    5: ("DOUBLE", 8),
+    6: ("BYTE_ARRAY", None),
+    7: ("FIXED_LEN_BYTE_ARRAY", None),
+}
 
 # Fields by number: their names and the types they must have.
 _ROW_GROUPS, _COLUMNS = 4, 1

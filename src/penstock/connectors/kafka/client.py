@@ -117,10 +117,23 @@ def unreachable(owner: str, bootstrap: str, error: object) -> PenstockError:
 
 def refused(error: KafkaError) -> bool:
     """Return whether retrying is useless: the broker answered with a refusal."""
-    names = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED",
-             "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-             "_SSL", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_FENCED",
-             "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "MSG_SIZE_TOO_LARGE", "_UNSUPPORTED_FEATURE")  # fmt: skip
+    names = (
+        "_AUTHENTICATION",
+        "SASL_AUTHENTICATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "_SSL",
+        "UNKNOWN_TOPIC_OR_PART",
+        "_UNKNOWN_TOPIC",
+        "_UNKNOWN_PARTITION",
+        "_FENCED",
+        "PRODUCER_FENCED",
+        "INVALID_PRODUCER_EPOCH",
+        "MSG_SIZE_TOO_LARGE",
+        "_UNSUPPORTED_FEATURE",
+    )
     return error.name() in names
 
 

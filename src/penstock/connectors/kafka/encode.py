@@ -175,9 +175,13 @@ def _avro(name: str, type_: pa.DataType, options: Options) -> Any:
     if pa.types.is_integer(type_):
         return "long" if type_.bit_width == 64 else "int"
     plain_types = {
-        pa.bool_(): "boolean", pa.float32(): "float", pa.float64(): "double", pa.string(): "string",
-        pa.binary(): "bytes", pa.date32(): {"type": "int", "logicalType": "date"},
-    }  # fmt: skip
+        pa.bool_(): "boolean",
+        pa.float32(): "float",
+        pa.float64(): "double",
+        pa.string(): "string",
+        pa.binary(): "bytes",
+        pa.date32(): {"type": "int", "logicalType": "date"},
+    }
     if type_ not in plain_types:
         message = f"{options.owner}: avro writes no {type_name(type_)}, the type of column {name}"
         raise PenstockError("P0208", message, hint="CAST it AS STRING" if pa.types.is_duration(type_) else None)

@@ -38,9 +38,14 @@ class ResultPlaces:
         self._known: dict[str, tuple[SinkSpec, Target | None]] = {}
 
     def new_collisions(
-        self, before: Mapping[str, Query], after: Mapping[str, Query], known: Mapping[str, Source],
-        sources: Mapping[str, Source], places: Mapping[str, Position], elsewhere: Position,
-    ) -> Iterator[PenstockError | ScriptWarning]:  # fmt: skip
+        self,
+        before: Mapping[str, Query],
+        after: Mapping[str, Query],
+        known: Mapping[str, Source],
+        sources: Mapping[str, Source],
+        places: Mapping[str, Position],
+        elsewhere: Position,
+    ) -> Iterator[PenstockError | ScriptWarning]:
         """Yield the collisions that a change makes, as `collisions` does.
 
         Args:
@@ -51,9 +56,11 @@ class ResultPlaces:
         """
         moved = {name for name, query in after.items() if name not in before or before[name].sink != query.sink}
         changed = [
-            (query, target) for name, query in after.items() if name in moved
+            (query, target)
+            for name, query in after.items()
+            if name in moved
             if (target := target_of(query)) is not None
-        ]  # fmt: skip
+        ]
         new = [one for name, one in sources.items() if not _lies_as(one, known.get(name))]
         if not changed and not new:
             return

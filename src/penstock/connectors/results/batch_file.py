@@ -192,10 +192,14 @@ class BatchWriter:
         by_tick: dict[int, list[str]] = {}
         for id_, tick in heartbeats.items():
             by_tick.setdefault(tick, []).append(id_)
-        index = json.dumps({
-            "batch": self.batch, "delivered": delivered, "sections": {i: s.fields for i, s in self.sections.items()},
-            "heartbeats": list(by_tick.items()),
-        }).encode()  # fmt: skip
+        index = json.dumps(
+            {
+                "batch": self.batch,
+                "delivered": delivered,
+                "sections": {i: s.fields for i, s in self.sections.items()},
+                "heartbeats": list(by_tick.items()),
+            }
+        ).encode()
         self._file.write(index)
         self._file.write(_TRAILER.pack(zlib.crc32(index), len(index), _MAGIC))
         self._file.sync()

@@ -59,9 +59,13 @@ class _Batch:
     def of(file: BatchFile) -> _Batch:
         sections = file.sections
         return _Batch(
-            file.delivered, file.size, list(sections), array("q", (s.length for s in sections.values())),
-            array("q", (s.rows for s in sections.values())), array("q", (s.high for s in sections.values())),
-        )  # fmt: skip
+            file.delivered,
+            file.size,
+            list(sections),
+            array("q", (s.length for s in sections.values())),
+            array("q", (s.rows for s in sections.values())),
+            array("q", (s.high for s in sections.values())),
+        )
 
 
 class ResultLog(BatchLog):
@@ -180,9 +184,11 @@ class ResultLog(BatchLog):
             self._discard()
             reason = error.strerror or str(error)
             raise PenstockError(
-                "P0502", f"batch {batch} of the results cannot be written to {self._folder}: {reason}", cause=error,
+                "P0502",
+                f"batch {batch} of the results cannot be written to {self._folder}: {reason}",
+                cause=error,
                 hint="free space on that disk, or allow writing there; nothing of this batch is visible",
-            ) from error  # fmt: skip
+            ) from error
         self._remove_old()
 
     def _commit(self, batch: int, heartbeats: Mapping[str, int], queries: Collection[str]) -> None:

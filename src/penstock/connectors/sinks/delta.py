@@ -149,9 +149,13 @@ class DeltaSink(Sink):
             check_rows(self._where, overwrite, written_by_query)
         if not self._appends and (empty or overwrite):
             delta_log.deltalake.write_deltalake(
-                table, self._schema().empty_table(), mode="overwrite", schema_mode="overwrite",
-                partition_by=self._partition or None, commit_properties=self._commit(0),
-            )  # fmt: skip
+                table,
+                self._schema().empty_table(),
+                mode="overwrite",
+                schema_mode="overwrite",
+                partition_by=self._partition or None,
+                commit_properties=self._commit(0),
+            )
             return
         self._check_columns(delta_log.arrow_schema(table.schema()))
         partition = table.metadata().partition_columns

@@ -157,9 +157,10 @@ class JsonLines(Output):
         for query in queries if self._several_queries else ():
             if _QUERY in (name.lower() for name in query.output_names):
                 raise PenstockError(
-                    "P0502", f"json lines of several queries have a field {_QUERY}, and so has {query.name}",
+                    "P0502",
+                    f"json lines of several queries have a field {_QUERY}, and so has {query.name}",
                     hint="give that column another name with AS, write that query INTO FILES, or choose --format csv",
-                )  # fmt: skip
+                )
 
     def write(self, query: Answered, tables: Iterable[pa.Table], rows: int | None) -> None:
         for table in tables:
@@ -176,9 +177,10 @@ class ArrowStream(Output):
         if len(queries) > 1:
             names = ", ".join(query.name for query in queries)
             raise PenstockError(
-                "P0502", f"an Arrow stream holds the results of one query, and {len(queries)} have no INTO: {names}",
+                "P0502",
+                f"an Arrow stream holds the results of one query, and {len(queries)} have no INTO: {names}",
                 hint="write the others INTO FILES (...), or choose --format json or csv",
-            )  # fmt: skip
+            )
         self._queries = queries
         self._stream: pa.ipc.RecordBatchStreamWriter | None = None
 

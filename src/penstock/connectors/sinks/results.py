@@ -91,6 +91,8 @@ class ResultsSink(Sink):
     def _failed(self, error: Exception) -> PenstockError:
         reason = getattr(error, "strerror", None) or str(error)
         return PenstockError(
-            "P0502", f"query {self.query.name}: its results cannot be written: {reason}", cause=error,
+            "P0502",
+            f"query {self.query.name}: its results cannot be written: {reason}",
+            cause=error,
             hint="free space on that disk, or allow writing there; nothing of this batch is visible",
-        )  # fmt: skip
+        )

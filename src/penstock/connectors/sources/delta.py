@@ -102,9 +102,18 @@ class _FileOfTable(ParquetFormat):
 
 
 class DeltaSource(SourceConnector):
-    OPTIONS = OptionTable((
-        _PATH, _VERSION, _TIMESTAMP, _STARTING, _WATCH, _CHANGES, _IGNORE_DELETES, _SKIP_CHANGES,
-    ))  # fmt: skip
+    OPTIONS = OptionTable(
+        (
+            _PATH,
+            _VERSION,
+            _TIMESTAMP,
+            _STARTING,
+            _WATCH,
+            _CHANGES,
+            _IGNORE_DELETES,
+            _SKIP_CHANGES,
+        )
+    )
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)

@@ -50,9 +50,19 @@ _LOG = logger_of("connectors")
 
 
 class FilesSource(SourceConnector):
-    OPTIONS = OptionTable((
-        _PATH, _FORMAT, _ORDER, _WATCH, _HEADER, _DELIMITER, _QUOTE, _NULL, _RECORD_BYTES,
-    ))  # fmt: skip
+    OPTIONS = OptionTable(
+        (
+            _PATH,
+            _FORMAT,
+            _ORDER,
+            _WATCH,
+            _HEADER,
+            _DELIMITER,
+            _QUOTE,
+            _NULL,
+            _RECORD_BYTES,
+        )
+    )
     in_local_files = True
     look_every = 0.02
 
@@ -140,9 +150,10 @@ class FilesSource(SourceConnector):
         self._check_readable(split.path)
         if split.detail and split.detail != _stamp(split.path):
             raise PenstockError(
-                "P0401", f"source {self.source.name}: {split.path} was rewritten after it was first listed",
+                "P0401",
+                f"source {self.source.name}: {split.path} was rewritten after it was first listed",
                 hint="put the old file back with its time, and write new data to another file; or start a new run",
-            )  # fmt: skip
+            )
 
     @cached_property
     def _format(self) -> FileFormat:

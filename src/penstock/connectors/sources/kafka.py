@@ -65,11 +65,22 @@ Int64s = npt.NDArray[np.int64]
 class KafkaSource(LogConnector):
     OPTIONS = OptionTable(
         (
-            BOOTSTRAP, TOPIC, FORMAT, *SCHEMA, WIRE, _STARTING, _ENDING, _MAX_ROWS, _ON_DATA_LOSS, PATIENCE_OPTION,
-            _TOMBSTONES, RECORD_BYTES, *_METADATA,
+            BOOTSTRAP,
+            TOPIC,
+            FORMAT,
+            *SCHEMA,
+            WIRE,
+            _STARTING,
+            _ENDING,
+            _MAX_ROWS,
+            _ON_DATA_LOSS,
+            PATIENCE_OPTION,
+            _TOMBSTONES,
+            RECORD_BYTES,
+            *_METADATA,
         ),
         PREFIX,
-    )  # fmt: skip
+    )
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)

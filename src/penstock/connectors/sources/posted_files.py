@@ -167,9 +167,11 @@ def _number(path: Path) -> int:
 def lost(source: str, path: Path, error: BaseException) -> PenstockError:
     """Return the error for a post that was accepted and cannot be read."""
     return PenstockError(
-        "P0605", f"source {source}: rows that were posted are gone: {path}: {one_line(error)}", cause=error,
+        "P0605",
+        f"source {source}: rows that were posted are gone: {path}: {one_line(error)}",
+        cause=error,
         hint=f"restore {path.name} from a copy of the checkpoint",
-    )  # fmt: skip
+    )
 
 
 def key_of(path: Path) -> PostKey:

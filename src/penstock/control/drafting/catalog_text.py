@@ -12,9 +12,17 @@ from penstock.settings import Settings
 
 #: Settings that bear on what a declaration means.
 _MEANING = (
-    "integer_division", "seed", "shed_memory", "shed_cpu", "shed", "shed_buckets", "shed_compact", "shed_error_sample",
-    "shed_accuracy_at_least", "shed_on_inaccuracy",
-)  # fmt: skip
+    "integer_division",
+    "seed",
+    "shed_memory",
+    "shed_cpu",
+    "shed",
+    "shed_buckets",
+    "shed_compact",
+    "shed_error_sample",
+    "shed_accuracy_at_least",
+    "shed_on_inaccuracy",
+)
 #: The beginning of a statement that declares a query, up to its name.
 _HEAD = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?QUERY\s+(?:IF\s+NOT\s+EXISTS\s+)?(`(?:[^`]|``)+`|\w+)", re.IGNORECASE

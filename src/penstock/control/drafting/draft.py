@@ -203,9 +203,10 @@ class Draft(DraftedQueries):
         users = self.bound.users_of(one.name)
         if _as_read(former) != _as_read(command.source) and users:
             raise PenstockError(
-                "P0701", f"{one.name} is read by {', '.join(users)}, so only RETAIN and rate_limit can change",
+                "P0701",
+                f"{one.name} is read by {', '.join(users)}, so only RETAIN and rate_limit can change",
                 hint="drop what reads it first",
-            )  # fmt: skip
+            )
         self.bound = self.bound.with_source(command.source, one.text)
         self._put(replace(one, attributes={**one.attributes, **command.values}))
 
@@ -256,9 +257,16 @@ class Draft(DraftedQueries):
         self._answer(number, one, changed, binding, action.start or _WARM, query_of(one).sink, action.reset)
 
     def _answer(
-        self, number: int, one: StoredObject, changed: StoredObject, binding: QueryBeside, start: Start, sink: SinkSpec,
-        reset: bool = False, is_move: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        number: int,
+        one: StoredObject,
+        changed: StoredObject,
+        binding: QueryBeside,
+        start: Start,
+        sink: SinkSpec,
+        reset: bool = False,
+        is_move: bool = False,
+    ) -> None:
         """Answer another query, or into another sink, under the same name. A paused query stays paused.
 
         Args:

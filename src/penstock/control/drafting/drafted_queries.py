@@ -190,9 +190,7 @@ class DraftedQueries:
         self.stored = replace(self.stored, next_id=number + 1)
         return number
 
-    def apply(
-        self, one: StoredObject, change: QueryChange, *bindings: Binding, number: int = 0
-    ) -> StoredObject:  # fmt: skip
+    def apply(self, one: StoredObject, change: QueryChange, *bindings: Binding, number: int = 0) -> StoredObject:
         """Change a declared query; return it then, the same object where nothing happens.
 
         Args:
@@ -257,9 +255,7 @@ class DraftedQueries:
         self.stored = self.stored.changed(CatalogChange(objects=(one,)))
 
 
-def begins_beside(
-    query: StoredQuery, former: Query, bound: Query, start: Start, sink: SinkSpec, reset: bool
-) -> bool:  # fmt: skip
+def begins_beside(query: StoredQuery, former: Query, bound: Query, start: Start, sink: SinkSpec, reset: bool) -> bool:
     """Return whether a query is computed beside the one whose place it is to take, until nothing is missing. It is not
     where that one does not run, where its result is another one or begins again, and where either has no time."""
     waits = query.phase is Phase.ANSWERING and start == WARM_WAIT
@@ -268,9 +264,10 @@ def begins_beside(
 
 def other_columns(name: str) -> PenstockError:
     return PenstockError(
-        "P0305", f"the result of {name} has other columns or another unit of time",
+        "P0305",
+        f"the result of {name} has other columns or another unit of time",
         hint="write it INTO another place, or DROP the query and create it again",
-    )  # fmt: skip
+    )
 
 
 def alike(one: Query, other: Query) -> bool:

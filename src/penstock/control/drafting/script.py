@@ -57,11 +57,13 @@ def commands_of(script: Script) -> ScriptCommands:
         raise ScriptErrors(
             [
                 script.source.error(
-                    "P0732", "a script is one transaction: BEGIN is its first statement, COMMIT or ROLLBACK its last",
-                    wrong.span, "post transactions one after the other",
+                    "P0732",
+                    "a script is one transaction: BEGIN is its first statement, COMMIT or ROLLBACK its last",
+                    wrong.span,
+                    "post transactions one after the other",
                 )
             ]
-        )  # fmt: skip
+        )
     kept = script.with_only(*(one for one in statements if not isinstance(one, TransactionStatement)))
     return ScriptCommands(kept, bool(words) and words[-1] == "ROLLBACK", bool(marked))
 

@@ -105,9 +105,14 @@ class ScriptDrafting:
         registry, engine = draft.registry, context.engine
         settings = settings_of(context.settings_with(registry.stored, {}))
         view = SystemView(
-            registry, declared_queries(registry), engine.version, engine.figures, context.commands, settings,
+            registry,
+            declared_queries(registry),
+            engine.version,
+            engine.figures,
+            context.commands,
+            settings,
             context.log.begun,
-        )  # fmt: skip
+        )
         texts = statements_of(command, view)
         for text in texts:
             try:

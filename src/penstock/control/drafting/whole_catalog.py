@@ -222,8 +222,9 @@ class _Difference:
         elif isinstance(target.command, CreateViewCommand):
             view = self._bound.views.get(target.key[1])
             same = view is not None and (view.root.fingerprint, view.names) == (
-                target.command.view.root.fingerprint, target.command.view.names,
-            )  # fmt: skip
+                target.command.view.root.fingerprint,
+                target.command.view.names,
+            )
             if not same or self._reads_other(target, target.command.reads):
                 yield self._replaced(target, target.command)
         elif isinstance(target.command, CreateSummaryCommand):
@@ -271,8 +272,10 @@ class _Difference:
         known, declared = self._bound.sources.get(target.key[1]), target.source
         assert declared is not None, "it is a source"
         if known is not None and (known, known.retain, known.retain_columns) == (
-            declared, declared.retain, declared.retain_columns,
-        ):  # fmt: skip
+            declared,
+            declared.retain,
+            declared.retain_columns,
+        ):
             return
         users = self._bound.users_of(former.name)
         if known is not None and known.retain_columns == declared.retain_columns:

@@ -14,8 +14,14 @@ from penstock.runtime.watching.stopwatch import PHASES
 
 
 def _phase(name: str) -> Attribute[BatchFigures]:
-    return Attribute(f"{name}_seconds", REAL, f"its part in the phase `{name}`", lambda row: row.phases.get(name),
-                     Origin.TASKS, "seconds")  # fmt: skip
+    return Attribute(
+        f"{name}_seconds",
+        REAL,
+        f"its part in the phase `{name}`",
+        lambda row: row.phases.get(name),
+        Origin.TASKS,
+        "seconds",
+    )
 
 
 _ATTRIBUTES: tuple[Attribute[BatchFigures], ...] = (
@@ -27,16 +33,29 @@ _ATTRIBUTES: tuple[Attribute[BatchFigures], ...] = (
     Attribute("late", COUNT, "elements that came late", lambda row: row.late, Origin.RUN, "rows"),
     Attribute("malformed", COUNT, "records that could not be read", lambda row: row.malformed, Origin.RUN, "rows"),
     Attribute("failed", COUNT, "queries that failed in it", lambda row: len(row.failed), Origin.RUN, "queries"),
-    Attribute("lag", REAL, "by how much the query furthest behind the wall clock was behind it; NULL without time",
-              lambda row: row.lag, Origin.RUN, "seconds"),
-    Attribute("backlog_bytes", COUNT, "input that had been found and not read", lambda row: row.backlog_bytes,
-              Origin.RUN, "bytes"),
+    Attribute(
+        "lag",
+        REAL,
+        "by how much the query furthest behind the wall clock was behind it; NULL without time",
+        lambda row: row.lag,
+        Origin.RUN,
+        "seconds",
+    ),
+    Attribute(
+        "backlog_bytes",
+        COUNT,
+        "input that had been found and not read",
+        lambda row: row.backlog_bytes,
+        Origin.RUN,
+        "bytes",
+    ),
     Attribute("backlog_records", COUNT, "the same of topics", lambda row: row.backlog_records, Origin.RUN, "rows"),
     Attribute("state_rows", COUNT, "rows of state of all operators", lambda row: row.state_rows, Origin.TASKS, "rows"),
-    Attribute("state_bytes", COUNT, "bytes of state of all operators", lambda row: row.state_bytes, Origin.TASKS,
-              "bytes"),
+    Attribute(
+        "state_bytes", COUNT, "bytes of state of all operators", lambda row: row.state_bytes, Origin.TASKS, "bytes"
+    ),
     *map(_phase, PHASES),
-)  # fmt: skip
+)
 
 BATCHES: ControlRelation[BatchFigures] = ControlRelation(
     "batches", "The last 1,000 batches of this process.", _ATTRIBUTES, lambda view: view.figures.run.batches

@@ -167,47 +167,116 @@ OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
         Attribute("kind", TEXT, "what it does, as EXPLAIN names it", lambda row: row.step.spec.title, _TASKS),
         Attribute("key", TEXT, "the key of its state, the same as long as it computes the same", lambda row: row.key),
         Attribute("stage", COUNT, "0: beside the readers; 1 and more: by key, in shards", lambda row: row.step.stage),
-        Attribute("since_tick", COUNT, "the tick after which it has seen its input; NULL where it has seen all of it",
-                  lambda row: None if row.maturity is None else row.maturity[1], Origin.RUN, "ticks"),
-        Attribute("mature", FLAG, "whether its state is that of one that was always there; NULL before its time begins",
-                  lambda row: None if row.maturity is None else row.maturity[0], Origin.RUN),
+        Attribute(
+            "since_tick",
+            COUNT,
+            "the tick after which it has seen its input; NULL where it has seen all of it",
+            lambda row: None if row.maturity is None else row.maturity[1],
+            Origin.RUN,
+            "ticks",
+        ),
+        Attribute(
+            "mature",
+            FLAG,
+            "whether its state is that of one that was always there; NULL before its time begins",
+            lambda row: None if row.maturity is None else row.maturity[0],
+            Origin.RUN,
+        ),
         Attribute("pattern", TEXT, "the update pattern of its output", lambda row: row.step.pattern or None),
         Attribute("queries", COUNT, "how many queries use it", lambda row: len(row.readers)),
-        Attribute("counted_since", MOMENT, "when its process began to count: since then are its rows and seconds",
-                  lambda row: moment_of(row.view.figures.run.since), _TASKS),
-        Attribute("rows_in", COUNT, "rows received, without those that it reads in place in another operator; of a"
-                  " scan, those that its readers passed on", lambda row: row.rows_in, _TASKS, "rows"),
+        Attribute(
+            "counted_since",
+            MOMENT,
+            "when its process began to count: since then are its rows and seconds",
+            lambda row: moment_of(row.view.figures.run.since),
+            _TASKS,
+        ),
+        Attribute(
+            "rows_in",
+            COUNT,
+            "rows received, without those that it reads in place in another operator; of a"
+            " scan, those that its readers passed on",
+            lambda row: row.rows_in,
+            _TASKS,
+            "rows",
+        ),
         Attribute("rows_out", COUNT, "rows emitted", lambda row: row.rows_out, _TASKS, "rows"),
         Attribute("selectivity", REAL, "rows_out divided by rows_in", lambda row: row.selectivity, _TASKS),
-        Attribute("seconds", REAL, "work of all shards; NULL in stage 0, which is measured as a whole",
-                  lambda row: row.seconds, _TASKS, "seconds"),
-        Attribute("ns_per_row", REAL, "the same for each row received", lambda row: row.nanoseconds_per_row, _TASKS,
-                  "nanoseconds"),
-        Attribute("joint_errors", COUNT, "turns that it took alone, since the call that advances it with others like it"
-                  " failed; the answer is the same", lambda row: row.joint_errors, _TASKS),
-        Attribute("state_rows", COUNT, "rows of its synopses; NULL without state",
-                  lambda row: None if row.state is None else row.state[0], _TASKS, "rows"),
-        Attribute("state_bytes", COUNT, "their bytes", lambda row: None if row.state is None else row.state[1],
-                  _TASKS, "bytes"),
+        Attribute(
+            "seconds",
+            REAL,
+            "work of all shards; NULL in stage 0, which is measured as a whole",
+            lambda row: row.seconds,
+            _TASKS,
+            "seconds",
+        ),
+        Attribute(
+            "ns_per_row",
+            REAL,
+            "the same for each row received",
+            lambda row: row.nanoseconds_per_row,
+            _TASKS,
+            "nanoseconds",
+        ),
+        Attribute(
+            "joint_errors",
+            COUNT,
+            "turns that it took alone, since the call that advances it with others like it"
+            " failed; the answer is the same",
+            lambda row: row.joint_errors,
+            _TASKS,
+        ),
+        Attribute(
+            "state_rows",
+            COUNT,
+            "rows of its synopses; NULL without state",
+            lambda row: None if row.state is None else row.state[0],
+            _TASKS,
+            "rows",
+        ),
+        Attribute(
+            "state_bytes",
+            COUNT,
+            "their bytes",
+            lambda row: None if row.state is None else row.state[1],
+            _TASKS,
+            "bytes",
+        ),
         unmeasured("chain", COUNT, "its chain; comes with scheduling"),
         unmeasured("priority", REAL, "its priority; comes with scheduling"),
         unmeasured("policy", TEXT, "comes with scheduling"),
         unmeasured("sample", REAL, "comes with approximation"),
         unmeasured("memory", COUNT, "comes with approximation"),
         Attribute("spec", TEXT, "its parameters", lambda row: row.spec),
-        Attribute("plan_key", TEXT, "what choices of its kind and sharing go by in the attribute `plan` of queries: the"
-                  " same for all queries that compute the same, whatever is chosen", lambda row: row.plan_key),
-        Attribute("join_order", TEXT, "of a join of many inputs, or a join of the tree that it runs as, the order in"
-                  " which the inputs are joined; NULL for others", lambda row: row.join_order, setting=_PLAN_ORDER),
-        Attribute("shared", FLAG, "whether it may be shared with other queries; NULL for what answers one",
-                  lambda row: row.is_sharable, setting=_PLAN_SHARED),
+        Attribute(
+            "plan_key",
+            TEXT,
+            "what choices of its kind and sharing go by in the attribute `plan` of queries: the"
+            " same for all queries that compute the same, whatever is chosen",
+            lambda row: row.plan_key,
+        ),
+        Attribute(
+            "join_order",
+            TEXT,
+            "of a join of many inputs, or a join of the tree that it runs as, the order in"
+            " which the inputs are joined; NULL for others",
+            lambda row: row.join_order,
+            setting=_PLAN_ORDER,
+        ),
+        Attribute(
+            "shared",
+            FLAG,
+            "whether it may be shared with other queries; NULL for what answers one",
+            lambda row: row.is_sharable,
+            setting=_PLAN_SHARED,
+        ),
         Attribute("chosen", TEXT, "which of these are chosen, instead of the planner's", lambda row: row.chosen),
     ),
     _operators,
     kind="operator",
     key=lambda row: row.key,
     title=lambda row: row.step.spec.title,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -254,18 +323,34 @@ OPERATOR_SHARDS: ControlRelation[OperatorShardRow] = ControlRelation(
     "The same by shard: how evenly the work is divided.",
     (
         Attribute("operator", TEXT, "the id of the operator", lambda row: operator_id(row.key)),
-        Attribute("shard", COUNT, "its number; NULL in stage 0, whose tasks have none",
-                  lambda row: None if row.shard == NO_SHARD else row.shard),
+        Attribute(
+            "shard",
+            COUNT,
+            "its number; NULL in stage 0, whose tasks have none",
+            lambda row: None if row.shard == NO_SHARD else row.shard,
+        ),
         Attribute("rows_in", COUNT, "rows received", lambda row: row.work.rows_in, _TASKS, "rows"),
         Attribute("rows_out", COUNT, "rows emitted", lambda row: row.work.rows_out, _TASKS, "rows"),
         Attribute("seconds", REAL, "work; NULL in stage 0", lambda row: row.work.seconds, _TASKS, "seconds"),
-        Attribute("state_rows", COUNT, "rows of state; NULL without any",
-                  lambda row: None if row.state is None else row.state[0], _TASKS, "rows"),
-        Attribute("state_bytes", COUNT, "bytes of state", lambda row: None if row.state is None else row.state[1],
-                  _TASKS, "bytes"),
+        Attribute(
+            "state_rows",
+            COUNT,
+            "rows of state; NULL without any",
+            lambda row: None if row.state is None else row.state[0],
+            _TASKS,
+            "rows",
+        ),
+        Attribute(
+            "state_bytes",
+            COUNT,
+            "bytes of state",
+            lambda row: None if row.state is None else row.state[1],
+            _TASKS,
+            "bytes",
+        ),
     ),
     _operator_shards,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -319,8 +404,9 @@ def _flowed(name: str, type_: str) -> Attribute[EdgeRow]:
         else "bytes that have passed; NULL within a stage"
     )
     field = "bytes" if name == "bytes" else "rows"
-    return Attribute(name, COUNT, help_, lambda row: None if row.flow is None else getattr(row.flow, field), _TASKS,
-                     type_)  # fmt: skip
+    return Attribute(
+        name, COUNT, help_, lambda row: None if row.flow is None else getattr(row.flow, field), _TASKS, type_
+    )
 
 
 PLAN_EDGES: ControlRelation[EdgeRow] = ControlRelation(
@@ -330,13 +416,14 @@ PLAN_EDGES: ControlRelation[EdgeRow] = ControlRelation(
         Attribute("from_operator", TEXT, "the id of the operator that emits", lambda row: operator_id(row.from_key)),
         Attribute("to_operator", TEXT, "the id of the operator that receives", lambda row: operator_id(row.to_key)),
         Attribute("port", COUNT, "its input, from 0 on", lambda row: row.port),
-        Attribute("exchange_key", TEXT, "how rows are divided over shards; NULL within a stage",
-                  lambda row: row.exchange),
+        Attribute(
+            "exchange_key", TEXT, "how rows are divided over shards; NULL within a stage", lambda row: row.exchange
+        ),
         _flowed("rows", "rows"),
         _flowed("bytes", "bytes"),
     ),
     _edges,
-)  # fmt: skip
+)
 
 QUEUES: ControlRelation[EdgeRow] = ControlRelation(
     "queues",
@@ -351,8 +438,9 @@ QUEUES: ControlRelation[EdgeRow] = ControlRelation(
         Attribute("bytes", COUNT, "their bytes: none", lambda row: 0, Origin.CATALOG, "bytes"),
         _flowed("count", "rows"),
         unmeasured("oldest_tick", COUNT, "the least tick that waits: none does between rounds"),
-        Attribute("heartbeat", COUNT, "up to which its elements are complete", lambda row: row.beat, Origin.RUN,
-                  "ticks"),
+        Attribute(
+            "heartbeat", COUNT, "up to which its elements are complete", lambda row: row.beat, Origin.RUN, "ticks"
+        ),
         unmeasured("limit", COUNT, "rows that may wait: none do; a query sheds by its `memory` and `cpu`"),
         unmeasured("shed", REAL, "share that is dropped here: none; see `penstock.approximations`"),
         unmeasured("shed_rows", COUNT, "rows that were dropped here: none"),
@@ -361,7 +449,7 @@ QUEUES: ControlRelation[EdgeRow] = ControlRelation(
     kind="queue",
     key=lambda row: f"{row.to_key}.{row.port}",
     title=lambda row: f"{row.to.spec.title}, input {row.port}",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -379,14 +467,20 @@ class StageRow:
     @property
     def state_bytes(self) -> int | None:
         keys = {self.view.figures.run.keys[step.id] for step in self.steps}
-        sizes = [size.bytes for (key, shard, _), size in self.view.figures.run.synopses.items()
-                 if key in keys and self.shard in (None, shard)]  # fmt: skip
+        sizes = [
+            size.bytes
+            for (key, shard, _), size in self.view.figures.run.synopses.items()
+            if key in keys and self.shard in (None, shard)
+        ]
         return sum(sizes) if sizes else None
 
     @property
     def seconds(self) -> float | None:
-        spent = [seconds for (stage, shard), seconds in self.view.figures.run.stages.items()
-                 if stage == self.stage and self.shard in (None, shard)]  # fmt: skip
+        spent = [
+            seconds
+            for (stage, shard), seconds in self.view.figures.run.stages.items()
+            if stage == self.stage and self.shard in (None, shard)
+        ]
         return sum(spent) if spent else None
 
 
@@ -403,22 +497,32 @@ def _shards(view: SystemView) -> Iterable[StageRow]:
 _WORK: tuple[Attribute[StageRow], ...] = (
     Attribute("operators", COUNT, "how many operators it has", lambda row: len(row.steps)),
     Attribute("state_bytes", COUNT, "bytes of state; NULL without any", lambda row: row.state_bytes, _TASKS, "bytes"),
-    Attribute("seconds", REAL, "work of its tasks since the start of the process", lambda row: row.seconds, _TASKS,
-              "seconds"),
+    Attribute(
+        "seconds", REAL, "work of its tasks since the start of the process", lambda row: row.seconds, _TASKS, "seconds"
+    ),
     unmeasured("policy", TEXT, "comes with scheduling"),
     unmeasured("budget", REAL, "comes with scheduling"),
-)  # fmt: skip
+)
 _STAGE: Attribute[StageRow] = Attribute(
     "stage", COUNT, "0: beside the readers; 1 and more: by key, in shards", lambda row: row.stage
 )
 
 STAGES: ControlRelation[StageRow] = ControlRelation(
-    "stages", "The stages of the plan that runs.", (_STAGE, *_WORK), _stages,
-    kind="stage", key=lambda row: str(row.stage), title=lambda row: f"stage {row.stage}",
-)  # fmt: skip
+    "stages",
+    "The stages of the plan that runs.",
+    (_STAGE, *_WORK),
+    _stages,
+    kind="stage",
+    key=lambda row: str(row.stage),
+    title=lambda row: f"stage {row.stage}",
+)
 
 SHARDS: ControlRelation[StageRow] = ControlRelation(
-    "shards", "The stages that are divided by key, by shard.",
-    (_STAGE, Attribute("shard", COUNT, "its number", lambda row: row.shard), *_WORK), _shards,
-    kind="stage", key=lambda row: f"{row.stage}@{row.shard}", title=lambda row: f"stage {row.stage}, shard {row.shard}",
-)  # fmt: skip
+    "shards",
+    "The stages that are divided by key, by shard.",
+    (_STAGE, Attribute("shard", COUNT, "its number", lambda row: row.shard), *_WORK),
+    _shards,
+    kind="stage",
+    key=lambda row: f"{row.stage}@{row.shard}",
+    title=lambda row: f"stage {row.stage}, shard {row.shard}",
+)

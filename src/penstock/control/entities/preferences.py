@@ -81,8 +81,9 @@ PREFERENCES: ControlRelation[PreferenceRow] = ControlRelation(
         _units("units_waiting", "of them those that wait"),
         _units("units_expired", "of them those that expired before they were done"),
         _units("units_shed", "of them those dropped beyond the queue"),
-        Attribute("entries_waiting", COUNT, "entries that wait", lambda row: row.count("entries_waiting"), _TASKS,
-                  "entries"),
+        Attribute(
+            "entries_waiting", COUNT, "entries that wait", lambda row: row.count("entries_waiting"), _TASKS, "entries"
+        ),
         Attribute("results", COUNT, "its results so far", lambda row: row.count("results"), _TASKS, "rows"),
         _ratio("results_per_row", "results for each row of its inputs"),
         _ratio("completeness", "part of all pairs that was examined, as estimated"),
@@ -93,7 +94,7 @@ PREFERENCES: ControlRelation[PreferenceRow] = ControlRelation(
         _seconds("age_difference", "mean distance in time of the two rows of a result"),
     ),
     _preferences,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -139,8 +140,9 @@ def _summaries(view: SystemView) -> Iterable[SummaryRow]:
     return [*rows, *(SummaryRow(view, one.name, None, (), one) for one in lost)]
 
 
-def _defined(name: str, type_: pa.DataType, help_: str, read: Callable[[SummaryDefinition], object], unit: str = ""
-             ) -> Attribute[SummaryRow]:  # fmt: skip
+def _defined(
+    name: str, type_: pa.DataType, help_: str, read: Callable[[SummaryDefinition], object], unit: str = ""
+) -> Attribute[SummaryRow]:
     """Return an attribute of the definition of a summary."""
     return Attribute(
         name, type_, help_, lambda row: None if row.definition is None else read(row.definition), unit=unit
@@ -165,10 +167,16 @@ SUMMARIES: ControlRelation[SummaryRow] = ControlRelation(
         _defined("span", COUNT, "how much of the past its zones cover", lambda one: one.span, "ticks"),
         Attribute("readers", COUNT, "how many queries read it", lambda row: len(row.readers)),
         Attribute("queries", TEXT, "their names", lambda row: ", ".join(row.readers)),
-        Attribute("rows", COUNT, "rows in its zones, once for each query that reads it", lambda row: row.held("rows"),
-                  _TASKS, "rows"),
+        Attribute(
+            "rows",
+            COUNT,
+            "rows in its zones, once for each query that reads it",
+            lambda row: row.held("rows"),
+            _TASKS,
+            "rows",
+        ),
         Attribute("bytes", COUNT, "bytes of its zones, alike", lambda row: row.held("bytes"), _TASKS, "bytes"),
         *binding_attributes(_unbound_summary),
     ),
     _summaries,
-)  # fmt: skip
+)

@@ -229,71 +229,207 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
     "The continuous queries, those that are still to begin included.",
     (
         Attribute("name", TEXT, "its name", lambda row: row.name),
-        Attribute("id", TEXT, "the id of its entity; the number in it is never used again",
-                  lambda row: f"query:{row.listed.stored.id}"),
-        Attribute("text", TEXT, "its SELECT as written, without secrets",
-                  lambda row: redacted_text(row.listed.stored.text)),
-        Attribute("state", TEXT, _STATE_HELP, lambda row: shown_state(row.listed, row.view.version),
-                  setting=AttributeSetting(_set_state, "ALTER QUERY .. PAUSE and RESUME")),
-        Attribute("change", TEXT, "what takes over from it or its plan, and when, or for which rows it waits; or NULL",
-                  lambda row: shown_change(row.listed, row.view.version)),
-        Attribute("kind", TEXT, "`stream` or `relation`",
-                  lambda row: None if row.listed.bound is None
-                  else "stream" if row.listed.bound.root.is_stream else "relation"),
-        Attribute("pattern", TEXT, "its update pattern: MONOTONIC, WEAKEST, WEAK or STRICT",
-                  lambda row: None if row.listed.bound is None else Pattern(row.listed.bound.root.pattern).name),
-        Attribute("weight", REAL, "importance: sinks of heavier queries are written first",
-                  lambda row: _number(row, "weight"), setting=_option("weight")),
-        Attribute("start", TEXT, "where its answer begins: NOW, WARM, BEGINNING or AT",
-                  lambda row: row.listed.query.answer.start.mode.value),
-        Attribute("started_at", MOMENT, "when the command was accepted with which it began last",
-                  lambda row: None if row.started is None else row.started[0], Origin.LOG),
-        Attribute("since_tick", COUNT, "τ0, the tick after which it answers; NULL where it began with its sources",
-                  lambda row: None if row.started is None else row.started[1], Origin.LOG, "ticks"),
-        Attribute("heartbeat", MOMENT, "up to which its answer is final, where its time is that of the calendar",
-                  lambda row: row.heartbeat, Origin.RUN),
+        Attribute(
+            "id",
+            TEXT,
+            "the id of its entity; the number in it is never used again",
+            lambda row: f"query:{row.listed.stored.id}",
+        ),
+        Attribute(
+            "text", TEXT, "its SELECT as written, without secrets", lambda row: redacted_text(row.listed.stored.text)
+        ),
+        Attribute(
+            "state",
+            TEXT,
+            _STATE_HELP,
+            lambda row: shown_state(row.listed, row.view.version),
+            setting=AttributeSetting(_set_state, "ALTER QUERY .. PAUSE and RESUME"),
+        ),
+        Attribute(
+            "change",
+            TEXT,
+            "what takes over from it or its plan, and when, or for which rows it waits; or NULL",
+            lambda row: shown_change(row.listed, row.view.version),
+        ),
+        Attribute(
+            "kind",
+            TEXT,
+            "`stream` or `relation`",
+            lambda row: (
+                None if row.listed.bound is None else "stream" if row.listed.bound.root.is_stream else "relation"
+            ),
+        ),
+        Attribute(
+            "pattern",
+            TEXT,
+            "its update pattern: MONOTONIC, WEAKEST, WEAK or STRICT",
+            lambda row: None if row.listed.bound is None else Pattern(row.listed.bound.root.pattern).name,
+        ),
+        Attribute(
+            "weight",
+            REAL,
+            "importance: sinks of heavier queries are written first",
+            lambda row: _number(row, "weight"),
+            setting=_option("weight"),
+        ),
+        Attribute(
+            "start",
+            TEXT,
+            "where its answer begins: NOW, WARM, BEGINNING or AT",
+            lambda row: row.listed.query.answer.start.mode.value,
+        ),
+        Attribute(
+            "started_at",
+            MOMENT,
+            "when the command was accepted with which it began last",
+            lambda row: None if row.started is None else row.started[0],
+            Origin.LOG,
+        ),
+        Attribute(
+            "since_tick",
+            COUNT,
+            "τ0, the tick after which it answers; NULL where it began with its sources",
+            lambda row: None if row.started is None else row.started[1],
+            Origin.LOG,
+            "ticks",
+        ),
+        Attribute(
+            "heartbeat",
+            MOMENT,
+            "up to which its answer is final, where its time is that of the calendar",
+            lambda row: row.heartbeat,
+            Origin.RUN,
+        ),
         Attribute("heartbeat_tick", COUNT, "the same in ticks", lambda row: row.heartbeat_tick, Origin.RUN, "ticks"),
-        Attribute("lag", REAL, "by how much the heartbeat is behind the wall clock",
-                  lambda row: _measured(row, "lag"), Origin.RUN, "seconds"),
-        Attribute("share", REAL, "of one that is HYDRATING, which part of its past has been read",
-                  lambda row: row.listed.share, Origin.RUN),
-        Attribute("rows", COUNT, "rows that its sink has received", lambda row: _measured(row, "rows"),
-                  Origin.RUN, "rows"),
-        Attribute("counted_since", MOMENT, "since when these rows are counted", lambda row: row.counted_since,
-                  Origin.RUN),
-        Attribute("rows_per_second", REAL, "the rows of the last 10 seconds, in each of them", lambda row: row.rate,
-                  Origin.RUN, "rows per second"),
-        Attribute("latency_p50", REAL, "from the start of a round to the end of the delivery of its rows: the median of"
-                  " the last 256 batches with rows", lambda row: row.latency(0.5), Origin.RUN, "seconds"),
-        Attribute("latency_p99", REAL, "the same, exceeded by one in a hundred", lambda row: row.latency(0.99),
-                  Origin.RUN, "seconds"),
-        Attribute("state_rows", COUNT, "rows of state of all its operators, shared ones whole",
-                  lambda row: _measured(row, "state_rows"), Origin.TASKS, "rows"),
-        Attribute("state_bytes", COUNT, "bytes of state of all its operators, shared ones whole",
-                  lambda row: _measured(row, "state_bytes"), Origin.TASKS, "bytes"),
-        Attribute("own_bytes", COUNT, "those of operators that no other query uses",
-                  lambda row: None if row.sizes is None else row.sizes[0], Origin.TASKS, "bytes"),
-        Attribute("shared_bytes", COUNT, "those of shared operators, each divided by the number of its queries",
-                  lambda row: None if row.sizes is None else row.sizes[1], Origin.TASKS, "bytes"),
-        Attribute("cpu_seconds", REAL, "work of its operators since the start of the process, that of shared ones"
-                  " divided by the number of their queries", lambda row: None if row.sizes is None else row.sizes[2],
-                  Origin.TASKS, "seconds"),
+        Attribute(
+            "lag",
+            REAL,
+            "by how much the heartbeat is behind the wall clock",
+            lambda row: _measured(row, "lag"),
+            Origin.RUN,
+            "seconds",
+        ),
+        Attribute(
+            "share",
+            REAL,
+            "of one that is HYDRATING, which part of its past has been read",
+            lambda row: row.listed.share,
+            Origin.RUN,
+        ),
+        Attribute(
+            "rows", COUNT, "rows that its sink has received", lambda row: _measured(row, "rows"), Origin.RUN, "rows"
+        ),
+        Attribute(
+            "counted_since", MOMENT, "since when these rows are counted", lambda row: row.counted_since, Origin.RUN
+        ),
+        Attribute(
+            "rows_per_second",
+            REAL,
+            "the rows of the last 10 seconds, in each of them",
+            lambda row: row.rate,
+            Origin.RUN,
+            "rows per second",
+        ),
+        Attribute(
+            "latency_p50",
+            REAL,
+            "from the start of a round to the end of the delivery of its rows: the median of"
+            " the last 256 batches with rows",
+            lambda row: row.latency(0.5),
+            Origin.RUN,
+            "seconds",
+        ),
+        Attribute(
+            "latency_p99",
+            REAL,
+            "the same, exceeded by one in a hundred",
+            lambda row: row.latency(0.99),
+            Origin.RUN,
+            "seconds",
+        ),
+        Attribute(
+            "state_rows",
+            COUNT,
+            "rows of state of all its operators, shared ones whole",
+            lambda row: _measured(row, "state_rows"),
+            Origin.TASKS,
+            "rows",
+        ),
+        Attribute(
+            "state_bytes",
+            COUNT,
+            "bytes of state of all its operators, shared ones whole",
+            lambda row: _measured(row, "state_bytes"),
+            Origin.TASKS,
+            "bytes",
+        ),
+        Attribute(
+            "own_bytes",
+            COUNT,
+            "those of operators that no other query uses",
+            lambda row: None if row.sizes is None else row.sizes[0],
+            Origin.TASKS,
+            "bytes",
+        ),
+        Attribute(
+            "shared_bytes",
+            COUNT,
+            "those of shared operators, each divided by the number of its queries",
+            lambda row: None if row.sizes is None else row.sizes[1],
+            Origin.TASKS,
+            "bytes",
+        ),
+        Attribute(
+            "cpu_seconds",
+            REAL,
+            "work of its operators since the start of the process, that of shared ones"
+            " divided by the number of their queries",
+            lambda row: None if row.sizes is None else row.sizes[2],
+            Origin.TASKS,
+            "seconds",
+        ),
         Attribute("cpu_share", REAL, "its part of the work of all operators", lambda row: row.share, Origin.TASKS),
         Attribute("verdict", TEXT, "what bounds its state, and about how large that is", lambda row: row.verdict),
-        Attribute("error", TEXT, "the code and message with which it failed",
-                  lambda row: f"{row.listed.query.code} {row.listed.query.message}" if row.listed.query.code else None),
+        Attribute(
+            "error",
+            TEXT,
+            "the code and message with which it failed",
+            lambda row: f"{row.listed.query.code} {row.listed.query.message}" if row.listed.query.code else None,
+        ),
         _text("on_failure", "what happens when a step or its sink fails: `pause` or `stop server`"),
-        Attribute("result_limit", COUNT, "bytes of answers that may be computed and not delivered, beyond which it"
-                  " fails; NULL: as the setting says", lambda row: _number(row, "result_limit"), unit="bytes",
-                  setting=_option("result_limit")),
-        Attribute("sink_retry", REAL, "how long a failing sink is tried again; NULL: as the setting says",
-                  lambda row: _number(row, "sink_retry"), unit="seconds", setting=_option("sink_retry")),
-        Attribute("latency_target", REAL, "how long a batch may take; the least of all queries, and of the setting"
-                  " `target_latency`, sets how much a round reads", lambda row: _number(row, "latency_target"),
-                  unit="seconds", setting=_option("latency_target")),
+        Attribute(
+            "result_limit",
+            COUNT,
+            "bytes of answers that may be computed and not delivered, beyond which it fails; NULL: as the setting says",
+            lambda row: _number(row, "result_limit"),
+            unit="bytes",
+            setting=_option("result_limit"),
+        ),
+        Attribute(
+            "sink_retry",
+            REAL,
+            "how long a failing sink is tried again; NULL: as the setting says",
+            lambda row: _number(row, "sink_retry"),
+            unit="seconds",
+            setting=_option("sink_retry"),
+        ),
+        Attribute(
+            "latency_target",
+            REAL,
+            "how long a batch may take; the least of all queries, and of the setting"
+            " `target_latency`, sets how much a round reads",
+            lambda row: _number(row, "latency_target"),
+            unit="seconds",
+            setting=_option("latency_target"),
+        ),
         _text("comment", "a text for readers"),
-        Attribute("memory", TEXT, "what its coalescing holds at the most, as `10000 TUPLES` or `4096 B`; NULL without a"
-                  " budget. A part of its answer, so ALTER QUERY .. AS changes it", lambda row: row.memory),
+        Attribute(
+            "memory",
+            TEXT,
+            "what its coalescing holds at the most, as `10000 TUPLES` or `4096 B`; NULL without a"
+            " budget. A part of its answer, so ALTER QUERY .. AS changes it",
+            lambda row: row.memory,
+        ),
         _periods("without_period", "rows that its operators over periods left out, since they have none"),
         _periods("ended_on_arrival", "rows that `[VALID]` left out, whose period was over when they came"),
         _periods("open_periods", "sessions, and stretches that CLOSED waits for, which have not ended", "periods"),
@@ -305,7 +441,7 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
     key=lambda row: str(row.listed.stored.id),
     title=lambda row: row.name,
     confirms=True,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -398,24 +534,50 @@ APPROXIMATIONS: ControlRelation[ApproximationRow] = ControlRelation(
     (
         Attribute("query", TEXT, "the name of the query", lambda row: row.query.name),
         Attribute("entity", TEXT, "the id of its entity", lambda row: QUERIES.id_of(row.query)),
-        Attribute("technique", TEXT, "`shed` and the policy, the call of an approximate aggregate, ESTIMATE, FREQUENT",
-                  lambda row: row.technique),
-        Attribute("rate", REAL, "share of the tuples that were kept since the beginning", lambda row: row.rate,
-                  Origin.TASKS),
+        Attribute(
+            "technique",
+            TEXT,
+            "`shed` and the policy, the call of an approximate aggregate, ESTIMATE, FREQUENT",
+            lambda row: row.technique,
+        ),
+        Attribute(
+            "rate", REAL, "share of the tuples that were kept since the beginning", lambda row: row.rate, Origin.TASKS
+        ),
         unmeasured("from_tick", COUNT, "the first instant of an answer that is not exact"),
         unmeasured("until_tick", COUNT, "the last one"),
         unmeasured("fp", REAL, "share of what is answered that the exact answer lacks"),
-        Attribute("fn", REAL, "share of the covered time that is missing at the most, before the predicate: certain; 0"
-                  " where the answer lacks nothing", lambda row: row.missing, Origin.TASKS),
-        Attribute("error_low", REAL, "1 less the accuracy, as estimated: where its interval of 95 % begins",
-                  lambda row: row.error("accuracy_high"), Origin.TASKS),
-        Attribute("error_high", REAL, "where it ends; of FREQUENT the share of the counts in the window that an item in"
-                  " no list can have, certain; of an approximate aggregate half of what lies between its bounds of 95 %"
-                  " by their middle, NULL where that is not constant; of ESTIMATE the widest of its bounds emitted"
-                  " last, NULL where the query has none", lambda row: row.most, Origin.TASKS),
-        Attribute("in_place_of", TEXT, "the exact aggregate that `approximate_aggregates` has replaced by it",
-                  lambda row: row.in_place_of),
+        Attribute(
+            "fn",
+            REAL,
+            "share of the covered time that is missing at the most, before the predicate: certain; 0"
+            " where the answer lacks nothing",
+            lambda row: row.missing,
+            Origin.TASKS,
+        ),
+        Attribute(
+            "error_low",
+            REAL,
+            "1 less the accuracy, as estimated: where its interval of 95 % begins",
+            lambda row: row.error("accuracy_high"),
+            Origin.TASKS,
+        ),
+        Attribute(
+            "error_high",
+            REAL,
+            "where it ends; of FREQUENT the share of the counts in the window that an item in"
+            " no list can have, certain; of an approximate aggregate half of what lies between its bounds of 95 %"
+            " by their middle, NULL where that is not constant; of ESTIMATE the widest of its bounds emitted"
+            " last, NULL where the query has none",
+            lambda row: row.most,
+            Origin.TASKS,
+        ),
+        Attribute(
+            "in_place_of",
+            TEXT,
+            "the exact aggregate that `approximate_aggregates` has replaced by it",
+            lambda row: row.in_place_of,
+        ),
         Attribute("reason", TEXT, "why, and for an approximate aggregate its error", lambda row: row.reason),
     ),
     _approximations,
-)  # fmt: skip
+)

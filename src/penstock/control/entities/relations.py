@@ -65,19 +65,22 @@ def _empty(name: str, what: str, columns: str) -> ControlRelation[Any]:
 
 
 ARCHIVES = _empty(
-    "archives", "archives",
+    "archives",
+    "archives",
     "name:t on_object:t lifetime:t key:t g:n e:n layout:t strategy:t rows:n bytes:n blocks_read:n blocks_written:n"
     " last_update:n",
-)  # fmt: skip
+)
 ARCHIVE_PARTS = _empty(
-    "archive_parts", "archives",
+    "archive_parts",
+    "archives",
     "archive:t part:t insertion_from:n insertion_until:n expiration_from:n expiration_until:n rows:n bytes:n",
-)  # fmt: skip
+)
 CONSTRAINTS = _empty(
-    "constraints", "constraints",
+    "constraints",
+    "constraints",
     "name:t stream:t kind:t columns:t k_declared:n unit:t k_seen_max:n k_seen_p99:n violations:n on_violation:t"
     " enforced:b bytes_saved:n",
-)  # fmt: skip
+)
 PERIODIC = _empty(
     "periodic", "periodic queries", "group:t query:t window:n slide:n period:n deadline:n runs:n late:n latency:x"
 )
@@ -188,21 +191,31 @@ ATTRIBUTES: ControlRelation[AttributeRow] = ControlRelation(
     (
         Attribute("entity", TEXT, "the id of the entity", lambda row: row.entity.id),
         Attribute("attribute", TEXT, "its name", lambda row: row.attribute.name),
-        Attribute("value", TEXT, "its value as text", lambda row: row.entity.value(row.attribute),
-                  setting=AttributeSetting(_set, "as the attribute is set in the relation of its entity",
-                                           together=_together, default_of=_default)),
+        Attribute(
+            "value",
+            TEXT,
+            "its value as text",
+            lambda row: row.entity.value(row.attribute),
+            setting=AttributeSetting(
+                _set, "as the attribute is set in the relation of its entity", together=_together, default_of=_default
+            ),
+        ),
         Attribute("type", TEXT, "its type", lambda row: type_name(row.attribute.type)),
         Attribute("unit", TEXT, "its unit; NULL for none", lambda row: row.attribute.unit or None),
         Attribute("settable", FLAG, "whether UPDATE may set it of this entity", _is_settable),
-        Attribute("default_value", TEXT, "the value of a settable one that is not set",
-                  lambda row: None if row.attribute.setting is None else row.attribute.setting.default),
+        Attribute(
+            "default_value",
+            TEXT,
+            "the value of a settable one that is not set",
+            lambda row: None if row.attribute.setting is None else row.attribute.setting.default,
+        ),
         Attribute("origin", TEXT, "where it is read", lambda row: row.attribute.origin.value),
         Attribute("help", TEXT, "what it is", lambda row: row.attribute.help),
     ),
     _attributes,
     title=lambda row: f"{row.attribute.name} of {row.entity.id}",
     confirms=True,
-)  # fmt: skip
+)
 
 CONTROL_RELATIONS: tuple[ControlRelation[Any], ...] = (*_OBJECTS, ENTITIES, ATTRIBUTES)
 BY_NAME = {one.qualified: one for one in CONTROL_RELATIONS}

@@ -49,17 +49,33 @@ COMMANDS: ControlRelation[CommandRow] = ControlRelation(
         Attribute("at", MOMENT, "when it was accepted", lambda row: row.transaction.at, Origin.LOG),
         Attribute("who", TEXT, "the name of the token", lambda row: row.transaction.who, Origin.LOG),
         Attribute("text", TEXT, "the statement, without secrets", lambda row: redacted_text(row.text), Origin.LOG),
-        Attribute("state", TEXT, "PENDING, HYDRATING, RUNNING, COMPLETED or FAILED",
-                  lambda row: row.outcome.state.value, Origin.LOG),
-        Attribute("version", COUNT, "the version from which on it has effect", lambda row: row.outcome.version,
-                  Origin.LOG),
-        Attribute("round", COUNT, "the first batch with it, as penstock.batches numbers them; NULL for one in none",
-                  lambda row: row.outcome.batch, Origin.LOG),
-        Attribute("error", TEXT, "the code and message with which it failed",
-                  lambda row: f"{row.outcome.code} {row.outcome.message}" if row.outcome.code else None, Origin.LOG),
+        Attribute(
+            "state",
+            TEXT,
+            "PENDING, HYDRATING, RUNNING, COMPLETED or FAILED",
+            lambda row: row.outcome.state.value,
+            Origin.LOG,
+        ),
+        Attribute(
+            "version", COUNT, "the version from which on it has effect", lambda row: row.outcome.version, Origin.LOG
+        ),
+        Attribute(
+            "round",
+            COUNT,
+            "the first batch with it, as penstock.batches numbers them; NULL for one in none",
+            lambda row: row.outcome.batch,
+            Origin.LOG,
+        ),
+        Attribute(
+            "error",
+            TEXT,
+            "the code and message with which it failed",
+            lambda row: f"{row.outcome.code} {row.outcome.message}" if row.outcome.code else None,
+            Origin.LOG,
+        ),
     ),
     lambda view: [CommandRow(*one) for one in view.commands],
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -81,11 +97,14 @@ def _versions(view: SystemView) -> Iterable[VersionRow]:
             found.setdefault(one[2].version, []).append(CommandRow(*one))
     return [
         VersionRow(
-            number, max((row.outcome.number for row in rows), default=None), len(rows),
-            max((row.transaction.at for row in rows), default=None), number == view.version.number,
+            number,
+            max((row.outcome.number for row in rows), default=None),
+            len(rows),
+            max((row.transaction.at for row in rows), default=None),
+            number == view.version.number,
         )
         for number, rows in sorted(found.items())
-    ]  # fmt: skip
+    ]
 
 
 VERSIONS: ControlRelation[VersionRow] = ControlRelation(
@@ -131,8 +150,13 @@ SETTINGS: ControlRelation[SettingRow] = ControlRelation(
     (
         Attribute("name", TEXT, "its name", lambda row: row.setting.name),
         Attribute("id", TEXT, "the id of its entity", lambda row: f"setting:{row.setting.name}"),
-        Attribute("value", TEXT, "its value; some are fixed when the server is started", lambda row: row.value,
-                  setting=AttributeSetting(_set_system, "ALTER SYSTEM SET", applies=_can_change)),
+        Attribute(
+            "value",
+            TEXT,
+            "its value; some are fixed when the server is started",
+            lambda row: row.value,
+            setting=AttributeSetting(_set_system, "ALTER SYSTEM SET", applies=_can_change),
+        ),
         Attribute("settable", FLAG, "whether it can change while the server runs", _can_change),
         Attribute("default_value", TEXT, "its value without SET", lambda row: row.setting.shown),
         Attribute("values", TEXT, "what it may be", lambda row: row.setting.values),
@@ -143,7 +167,7 @@ SETTINGS: ControlRelation[SettingRow] = ControlRelation(
     key=lambda row: row.setting.name,
     title=lambda row: row.setting.name,
     confirms=True,
-)  # fmt: skip
+)
 
 
 SESSIONS: ControlRelation[SessionFact] = ControlRelation(
@@ -186,12 +210,18 @@ SNAPSHOTS: ControlRelation[StatementFact] = ControlRelation(
         unmeasured("read", COUNT, "those that have been read"),
         unmeasured("restarts", COUNT, "how often it began again"),
         unmeasured("aborts", COUNT, "how often it was aborted"),
-        Attribute("seconds", REAL, "since it began", lambda row: max(0.0, datetime.now().timestamp() - row.began),
-                  Origin.SERVER, "seconds"),
+        Attribute(
+            "seconds",
+            REAL,
+            "since it began",
+            lambda row: max(0.0, datetime.now().timestamp() - row.began),
+            Origin.SERVER,
+            "seconds",
+        ),
         unmeasured("bytes", COUNT, "bytes that it has read"),
     ),
     lambda view: [one for one in view.doors.statements() if one.kind != "SUBSCRIBE"],
-)  # fmt: skip
+)
 
 TOKENS: ControlRelation[TokenFact] = ControlRelation(
     "tokens",
@@ -200,11 +230,12 @@ TOKENS: ControlRelation[TokenFact] = ControlRelation(
         Attribute("name", TEXT, "its name", lambda row: row.name, Origin.SERVER),
         Attribute("role", TEXT, "`read`, `control` or `admin`", lambda row: row.role, Origin.SERVER),
         Attribute("created", TEXT, "when it was made, in ISO-8601", lambda row: row.created, Origin.SERVER),
-        Attribute("expires", TEXT, "when it ends, in ISO-8601; NULL: never", lambda row: row.expires or None,
-                  Origin.SERVER),
+        Attribute(
+            "expires", TEXT, "when it ends, in ISO-8601; NULL: never", lambda row: row.expires or None, Origin.SERVER
+        ),
     ),
     lambda view: view.doors.tokens(),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -220,8 +251,12 @@ def _letters(view: SystemView) -> Iterable[LetterRow]:
     if folder is None:
         return ()
     letters = DeadLetters(folder)
-    names = {name: one.stored.name for name, place in view.figures.places.items()
-             for one in view.listed if one.query.place == place}  # fmt: skip
+    names = {
+        name: one.stored.name
+        for name, place in view.figures.places.items()
+        for one in view.listed
+        if one.query.place == place
+    }
     rows = (LetterRow(names.get(name, name), letter) for name in letters.sources() for letter in letters.read(name))
     return itertools.islice(rows, MOST_LETTERS)
 
@@ -233,11 +268,12 @@ DEAD_LETTERS: ControlRelation[LetterRow] = ControlRelation(
     (
         Attribute("source", TEXT, "the stream, relation or query", lambda row: row.source, Origin.RUN),
         Attribute("origin", TEXT, "the file, partition or post", lambda row: row.letter.path, Origin.RUN),
-        Attribute("line", COUNT, "its line or offset there, where it is known", lambda row: row.letter.line,
-                  Origin.RUN),
+        Attribute(
+            "line", COUNT, "its line or offset there, where it is known", lambda row: row.letter.line, Origin.RUN
+        ),
         Attribute("record", TEXT, "the record, up to 1,000 characters", lambda row: row.letter.record, Origin.RUN),
         Attribute("reason", TEXT, "why", lambda row: row.letter.reason, Origin.RUN),
         Attribute("tick", COUNT, "its timestamp, where that is known", lambda row: row.letter.ts, Origin.RUN, "ticks"),
     ),
     _letters,
-)  # fmt: skip
+)

@@ -49,9 +49,14 @@ class SharedStep:
 
     def as_json(self) -> Document:
         return {
-            "kind": self.kind, "parameters": self.parameters, "stage": self.stage, "queries": list(self.others),
-            "why": self.why or None, "state_bytes": self.nbytes, "seconds": self.seconds,
-        }  # fmt: skip
+            "kind": self.kind,
+            "parameters": self.parameters,
+            "stage": self.stage,
+            "queries": list(self.others),
+            "why": self.why or None,
+            "state_bytes": self.nbytes,
+            "seconds": self.seconds,
+        }
 
     @property
     def text(self) -> str:
@@ -247,9 +252,12 @@ class _Report:
         return [
             one
             for one in self._there.plan.steps
-            if self._there.near[one.id] == key and type(one.spec) is kind and one.stage == step.stage
-            and one is not step and self._users([one])
-        ]  # fmt: skip
+            if self._there.near[one.id] == key
+            and type(one.spec) is kind
+            and one.stage == step.stage
+            and one is not step
+            and self._users([one])
+        ]
 
     def _difference(self, step: Step, other: Step) -> str:
         mine, theirs = self._mine.varying(step), self._there.varying(other)

@@ -206,9 +206,15 @@ def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
     )  # fmt: skip
     attributes = (*attributes[:3], *map(_where_bound, attributes[3:]), *binding_attributes(_unbound_source))
     return ControlRelation(
-        name, f"The declared {what}s.", attributes, _rows(is_stream),
-        kind=what, key=lambda row: str(row.number), title=lambda row: row.source.name, confirms=True,
-    )  # fmt: skip
+        name,
+        f"The declared {what}s.",
+        attributes,
+        _rows(is_stream),
+        kind=what,
+        key=lambda row: str(row.number),
+        title=lambda row: row.source.name,
+        confirms=True,
+    )
 
 
 STREAMS = _sources("streams", True)
@@ -252,14 +258,18 @@ COLUMNS: ControlRelation[ColumnRow] = ControlRelation(
     "The columns of streams, relations, views, queries and control relations, as a SELECT reads them.",
     (
         Attribute("object", TEXT, "the name of what has the column", lambda row: row.object),
-        Attribute("kind", TEXT, "`stream`, `relation`, `view`, `query`, `control relation` or `control stream`",
-                  lambda row: row.kind),
+        Attribute(
+            "kind",
+            TEXT,
+            "`stream`, `relation`, `view`, `query`, `control relation` or `control stream`",
+            lambda row: row.kind,
+        ),
         Attribute("name", TEXT, "its name", lambda row: row.name),
         Attribute("position", COUNT, "its position, from 1 on", lambda row: row.position),
         Attribute("type", TEXT, "its type", lambda row: row.type),
     ),
     _columns,
-)  # fmt: skip
+)
 
 
 def _views(view: SystemView) -> Iterable[StoredObject]:

@@ -142,9 +142,14 @@ class ReplaceAnswer(_OfAnswer):
     def made(self, one: StoredObject, query: StoredQuery) -> StoredObject:
         is_paused = query.phase in (Phase.PAUSED, Phase.SILENT)
         answer = replace(
-            query.answer, place=self.place, start=self.start, plan=self.declared.wished_plan, keeps=False,
-            id=query.answer.id if is_paused else self.id, phase=Phase.PAUSED if is_paused else Phase.ANSWERING,
-        )  # fmt: skip
+            query.answer,
+            place=self.place,
+            start=self.start,
+            plan=self.declared.wished_plan,
+            keeps=False,
+            id=query.answer.id if is_paused else self.id,
+            phase=Phase.PAUSED if is_paused else Phase.ANSWERING,
+        )
         into = query.into or self.sink != query.sink
         changed = _with(
             self.declared, sink=self.sink, into=into, answer=answer, beside=None, reset=self.reset, columns=self.columns

@@ -143,7 +143,8 @@ def check_edit(name: str, bound: Query, query: StoredQuery, version: EngineVersi
     if first_full_instant(bound.root.needs, unseen, 0) is None:
         sources = ", ".join(sorted(unseen))
         raise PenstockError(
-            "P0703", f"the plan of {name} cannot change while it runs: it began behind elements of {sources}, and what"
+            "P0703",
+            f"the plan of {name} cannot change while it runs: it began behind elements of {sources}, and what"
             " it has not seen of them counts for ever",
             hint="PAUSE it and RESUME it with the other plan, or have windows of a length of time",
-        )  # fmt: skip
+        )

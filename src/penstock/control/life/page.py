@@ -35,9 +35,11 @@ A statement that is refused has no effect, and its error is `P0701`.
 {refusals}
 """
 _REFUSED = {
-    Refusal.STATE: "state", Refusal.NOT_BEGUN: "not begun", Refusal.CHANGING: "changing",
+    Refusal.STATE: "state",
+    Refusal.NOT_BEGUN: "not begun",
+    Refusal.CHANGING: "changing",
     Refusal.NOT_ENDED: "not ended",
-}  # fmt: skip
+}
 
 
 def life_page() -> str:

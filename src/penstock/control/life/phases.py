@@ -38,13 +38,20 @@ class Phase(enum.Enum):
 
 
 _STATUS = {
-    Phase.SILENT: QueryStatus.PAUSED, Phase.PAUSED: QueryStatus.PAUSED, Phase.FAILED: QueryStatus.FAILED,
+    Phase.SILENT: QueryStatus.PAUSED,
+    Phase.PAUSED: QueryStatus.PAUSED,
+    Phase.FAILED: QueryStatus.FAILED,
     Phase.NEEDS_ATTENTION: QueryStatus.NEEDS_ATTENTION,
-}  # fmt: skip
+}
 #: Those of the computation that answers, or is to.
 OF_ANSWER = (
-    Phase.WAITING_FOR_ROWS, Phase.ANSWERING, Phase.SILENT, Phase.PAUSED, Phase.FAILED, Phase.NEEDS_ATTENTION,
-)  # fmt: skip
+    Phase.WAITING_FOR_ROWS,
+    Phase.ANSWERING,
+    Phase.SILENT,
+    Phase.PAUSED,
+    Phase.FAILED,
+    Phase.NEEDS_ATTENTION,
+)
 
 
 class Beside(enum.Enum):

@@ -42,10 +42,21 @@ class Event(enum.Enum):
 
 
 #: What users do.
-STATEMENTS = frozenset({
-    Event.PAUSE, Event.PAUSE_WITH_STATE, Event.RESUME, Event.REPLACE, Event.REPLACE_WAIT, Event.MOVE, Event.SET_PLAN,
-    Event.SET, Event.RENAME, Event.SWAP, Event.DROP,
-})  # fmt: skip
+STATEMENTS = frozenset(
+    {
+        Event.PAUSE,
+        Event.PAUSE_WITH_STATE,
+        Event.RESUME,
+        Event.REPLACE,
+        Event.REPLACE_WAIT,
+        Event.MOVE,
+        Event.SET_PLAN,
+        Event.SET,
+        Event.RENAME,
+        Event.SWAP,
+        Event.DROP,
+    }
+)
 #: After these the answer is another one, also where nothing is computed.
 ANEW = frozenset({Event.REPLACE, Event.MOVE})
 
@@ -93,9 +104,11 @@ NOTHING = Nothing.NOTHING
 POSSIBLE = dict.fromkeys(OF_ANSWER, (Beside.NOTHING,)) | {Phase.ANSWERING: tuple(Beside), Phase.SILENT: tuple(Beside)}
 #: What a statement that is refused would have done.
 _VERBS = {
-    Event.PAUSE: "paused", Event.PAUSE_WITH_STATE: "paused with its state", Event.RESUME: "resumed",
+    Event.PAUSE: "paused",
+    Event.PAUSE_WITH_STATE: "paused with its state",
+    Event.RESUME: "resumed",
     Event.SWAP: "exchanged",
-}  # fmt: skip
+}
 
 
 def _becomes(*phases: Phase, beside: Collection[Beside] | None = (Beside.NOTHING,)) -> Becomes:
@@ -230,7 +243,7 @@ RULES: tuple[Transition, ...] = (
         ((ANSWERING, SILENT), _ANY, _SAME),
         (OF_ANSWER, _ANY, NOTHING),
     ),
-)  # fmt: skip
+)
 
 
 def verdict(event: Event, phase: Phase, beside: Beside) -> Verdict:

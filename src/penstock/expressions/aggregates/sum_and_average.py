@@ -85,10 +85,11 @@ class Average(_Totalled):
 
 
 SUM = Sum(
-    "SUM", "number or interval",
+    "SUM",
+    "number or interval",
     "sum; NULL over no value. Of integers a BIGINT, which wraps beyond its range; of a DECIMAL one with ten digits"
     " more, NULL where they do not suffice",
-)  # fmt: skip
+)
 AVG = Average(
     "AVG",
     "number or interval",

@@ -22,8 +22,20 @@ from penstock.expressions.values import gregorian
 from penstock.expressions.values.datum import choose, from_numbers, null_unless, numbers
 from penstock.types import TIMESTAMP
 
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-           "November", "December")  # fmt: skip
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TOKENS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 _LETTERS = "yuMLdDHhmsSaEQ"
@@ -154,9 +166,18 @@ def _write_year(number: pa.Array, width: int) -> pa.Array:
 
 
 _FIELDS = {
-    "y": "year", "u": "year", "M": "month", "L": "month", "d": "day", "D": "day of year", "H": "hour", "h": "hour",
-    "m": "minute", "s": "second", "Q": "quarter",
-}  # fmt: skip
+    "y": "year",
+    "u": "year",
+    "M": "month",
+    "L": "month",
+    "d": "day",
+    "D": "day of year",
+    "H": "hour",
+    "h": "hour",
+    "m": "minute",
+    "s": "second",
+    "Q": "quarter",
+}
 
 
 def _named(names: tuple[str, ...], number: pa.Array, width: int, first: int) -> pa.Array:

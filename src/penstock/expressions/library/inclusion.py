@@ -84,9 +84,12 @@ FUNCTIONS = (
     Function("INCLUSION_OF_PAIR", "record, record", takes(BINARY, BINARY, BINARY), _pair, "a joined row's"),
     Function("INCLUSION_CHANCE", "record", takes(DOUBLE, BINARY), _chance, "the probability that a row was kept"),
     Function(
-        "INCLUSION_RECORD", "pi, cluster, stratum, size", takes(BINARY, DOUBLE, BIGINT, BIGINT, BIGINT), _record,
+        "INCLUSION_RECORD",
+        "pi, cluster, stratum, size",
+        takes(BINARY, DOUBLE, BIGINT, BIGINT, BIGINT),
+        _record,
         "the record of a row",
     ),
     Function("SAMPLE_DRAW", "seed, value, ...", _draw_rule, _draw, "the draw of a row"),
     Function("SAMPLE_PRIORITY", "weight, draw", takes(DOUBLE, DOUBLE, BIGINT), _priority, "the priority of a row"),
-)  # fmt: skip
+)

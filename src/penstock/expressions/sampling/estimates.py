@@ -125,9 +125,16 @@ def _starts(keys: npt.NDArray[np.int64]) -> Int64s:
 
 
 def range_widths(
-    kind: Estimated, groups: Int64s, count: int, x: Float64s, records: Inclusion, confidence: float,
-    low: float, high: float, all_rows: bool = False,
-) -> Float64s:  # fmt: skip
+    kind: Estimated,
+    groups: Int64s,
+    count: int,
+    x: Float64s,
+    records: Inclusion,
+    confidence: float,
+    low: float,
+    high: float,
+    all_rows: bool = False,
+) -> Float64s:
     """Return half the width by Hoeffding's and Serfling's bound, for values in [low, high]; NaN where a value is
     outside, or the sample has no bound.
 

@@ -84,8 +84,11 @@ def numbers(array: pa.Array) -> npt.NDArray[Any]:
 
 
 _NUMPY: dict[pa.DataType, str] = {
-    pa.date32(): "i4", pa.timestamp("us"): "i8", pa.timestamp("us", tz="UTC"): "i8", pa.duration("us"): "i8",
-}  # fmt: skip
+    pa.date32(): "i4",
+    pa.timestamp("us"): "i8",
+    pa.timestamp("us", tz="UTC"): "i8",
+    pa.duration("us"): "i8",
+}
 
 
 def from_numbers(values: npt.NDArray[np.generic], type_: pa.DataType, *like: Datum) -> pa.Array:

@@ -89,9 +89,13 @@ class PreferenceGrammar(FrequentGrammar):
         """Return whether the token there begins an expression, and is no word of what follows one."""
         token = self._ahead(offset)
         kinds = (
-            TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING, TokenType.CASE, TokenType.IDENTIFIER,
+            TokenType.L_PAREN,
+            TokenType.NUMBER,
+            TokenType.STRING,
+            TokenType.CASE,
+            TokenType.IDENTIFIER,
             TokenType.PARAMETER,
-        )  # fmt: skip
+        )
         return (
             token is not None
             and (token.token_type in kinds or token.token_type in self.ID_VAR_TOKENS)

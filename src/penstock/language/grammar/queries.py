@@ -44,9 +44,14 @@ _SETS = {
 
 #: What may follow the select list of a SELECT without FROM, beside words of set operations.
 _BEHIND_ITEMS = (
-    TokenType.R_PAREN, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT,
+    TokenType.R_PAREN,
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.ORDER_BY,
+    TokenType.LIMIT,
     TokenType.OFFSET,
-)  # fmt: skip
+)
 
 
 class QueryGrammar(PreferenceGrammar):

@@ -249,7 +249,9 @@ def _read(query: SelectQuery, reading: Reading, names: Collection[str]) -> Selec
         return replace(one, value=read(one.value), alias=alias if reading(one.value) is not None else one.alias)
 
     return replace(
-        query, items=tuple(map(item, query.items)), group=tuple(map(read, query.group)),
+        query,
+        items=tuple(map(item, query.items)),
+        group=tuple(map(read, query.group)),
         where=None if query.where is None else read(query.where),
         having=None if query.having is None else read(query.having),
-    )  # fmt: skip
+    )

@@ -37,8 +37,16 @@ T = TypeVar("T")
 
 OPERATOR_WORDS = tuple(operator.value for operator in StreamOperator)
 _JOIN_WORDS = (
-    "JOIN", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "NATURAL",
-)  # fmt: skip
+    "JOIN",
+    "INNER",
+    "CROSS",
+    "LEFT",
+    "RIGHT",
+    "FULL",
+    "SEMI",
+    "ANTI",
+    "NATURAL",
+)
 #: Clauses of SQL that CQL lacks; named, for a better message than `unexpected`.
 _FOREIGN = (
     ("LATERAL", "VIEW"), ("PIVOT",), ("UNPIVOT",), ("QUALIFY",), ("WINDOW",), ("CLUSTER BY",),
@@ -146,9 +154,17 @@ class SourceGrammar(SessionGrammar):
         if before is not None and (alias is None or alias != before):
             self._fail("FROM, WHERE or the end of the query", token=self._prev, hint=f"write {before.text} once, last")
         return NamedSource(
-            name, window, sample, alias, items, period, valid[0] if valid else None, gaps,
-            least[0] if least else None, self._since(start),
-        )  # fmt: skip
+            name,
+            window,
+            sample,
+            alias,
+            items,
+            period,
+            valid[0] if valid else None,
+            gaps,
+            least[0] if least else None,
+            self._since(start),
+        )
 
     def _gaps_of(self) -> Mark | None:
         """Parse GAPS OF, which a name follows; a stream may be called `gaps`, with the alias `of`."""

@@ -44,15 +44,22 @@ def _read(below: Below) -> Algebra:
     words = {one.name: one for one in Measure}
     items = [item.object(("measure", "name"), ("measure", "name")) for item in below.fields["measures"].items()]
     return Frequent(
-        below.input, group, aggregate, below.fields["k"].whole(1, MOST_ITEMS),
-        tuple(group.index(column) for column in per), above,
-        below.fields["possibly"].flag(), below.fields["thesis"].flag(),
-        tuple(words[item["measure"].one_of(words)] for item in items), tuple(item["name"].name() for item in items),
-    )  # fmt: skip
+        below.input,
+        group,
+        aggregate,
+        below.fields["k"].whole(1, MOST_ITEMS),
+        tuple(group.index(column) for column in per),
+        above,
+        below.fields["possibly"].flag(),
+        below.fields["thesis"].flag(),
+        tuple(words[item["measure"].one_of(words)] for item in items),
+        tuple(item["name"].name() for item in items),
+    )
 
 
 FREQUENT = NodeForm(
-    _write, _read,
+    _write,
+    _read,
     ("group", "aggregate", "k", "per", "above", "possibly", "thesis", "measures"),
     ("group", "aggregate", "k", "possibly", "thesis", "measures"),
-)  # fmt: skip
+)

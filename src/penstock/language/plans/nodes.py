@@ -235,9 +235,13 @@ def _read_window(below: Below) -> Algebra:
 def _write_row_window(node: RowWindow) -> Fields:
     partition = names_of(node.input, node.partition)
     return given(
-        rows=node.rows, step=node.step, partition=partition, length=node.length, slide=node.slide,
+        rows=node.rows,
+        step=node.step,
+        partition=partition,
+        length=node.length,
+        slide=node.slide,
         align=node.align or None,
-    )  # fmt: skip
+    )
 
 
 def _read_row_window(below: Below) -> Algebra:
@@ -254,9 +258,14 @@ def _read_row_window(below: Below) -> Algebra:
 
 def _write_frequency_window(node: FrequencyWindow) -> Fields:
     return given(
-        rows=node.rows, length=node.length, partition=names_of(node.input, node.partition), every=node.every,
-        by=names_of(node.input, node.by), slide=node.slide, align=node.align or None,
-    )  # fmt: skip
+        rows=node.rows,
+        length=node.length,
+        partition=names_of(node.input, node.partition),
+        every=node.every,
+        by=names_of(node.input, node.by),
+        slide=node.slide,
+        align=node.align or None,
+    )
 
 
 def _read_frequency_window(below: Below) -> Algebra:
@@ -268,9 +277,15 @@ def _read_frequency_window(below: Below) -> Algebra:
     if "by" in below.fields and every is None:
         raise fault(below.fields["by"].pointer, "by needs every", "P0102")
     return FrequencyWindow(
-        below.input, below.whole("rows", 1, MOST_COUNTED), below.ticks("length"), below.partition(), every,
-        below.partition("by"), slide, align,
-    )  # fmt: skip
+        below.input,
+        below.whole("rows", 1, MOST_COUNTED),
+        below.ticks("length"),
+        below.partition(),
+        every,
+        below.partition("by"),
+        slide,
+        align,
+    )
 
 
 # --- groups, sets and order
@@ -316,9 +331,11 @@ def _write_top(node: TopK) -> Fields:
     names = column_names(node.input.schema)
     order = [{"column": names[k.column], "descending": k.descending, "nulls_first": k.nulls_first} for k in node.order]
     return {
-        "order": order, "limit": node.limit, **given(offset=node.offset or None),
+        "order": order,
+        "limit": node.limit,
+        **given(offset=node.offset or None),
         **given(partition=[names[i] for i in node.partition]),
-    }  # fmt: skip
+    }
 
 
 def _read_top(below: Below) -> Algebra:
@@ -464,19 +481,27 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     Constant: NodeForm(_write_constant, _read_constant, ("columns", "rows"), ("columns", "rows"), (0, 0)),
     Select: NodeForm(
         lambda node: {"predicate": written(node.predicate, column_names(node.input.schema))},
-        _read_select, ("predicate",), ("predicate",),
+        _read_select,
+        ("predicate",),
+        ("predicate",),
     ),
     Project: NodeForm(_write_project, _read_project, ("columns",), ("columns",)),
     Sample: NodeForm(
         lambda node: {
-            "percent": str(node.percent), "seed": node.seed, "name": node.name,
+            "percent": str(node.percent),
+            "seed": node.seed,
+            "name": node.name,
             **given(by=names_of(node.input, node.by), records=node.records or None),
         },
-        _read_sample, ("percent", "seed", "name", "by", "records"), ("percent", "seed", "name"),
+        _read_sample,
+        ("percent", "seed", "name", "by", "records"),
+        ("percent", "seed", "name"),
     ),
     WindowSample: NodeForm(
-        _write_window_sample, _read_window_sample,
-        ("rows", "seed", "name", "per", "weight", "records"), ("rows", "seed", "name"),
+        _write_window_sample,
+        _read_window_sample,
+        ("rows", "seed", "name", "per", "weight", "records"),
+        ("rows", "seed", "name"),
     ),
     Window: NodeForm(_write_window, _read_window, ("kind", *_WINDOW), ("kind",)),
     RowWindow: NodeForm(_write_row_window, _read_row_window, ("rows", "step", "partition", *_WINDOW)),
@@ -496,31 +521,34 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     NRRJoin: NodeForm(write_condition, _read_nrr_join, ("equal", "residual"), inputs=(2, 2)),
     SemiJoin: NodeForm(
         lambda node: {**write_condition(node), "kind": node.kind.name},
-        _read_semi_join, ("equal", "residual", "kind"), ("kind",), (2, 2),
+        _read_semi_join,
+        ("equal", "residual", "kind"),
+        ("kind",),
+        (2, 2),
     ),
     OuterJoin: NodeForm(
         lambda node: {**write_condition(node), "kind": node.kind.name, **given(single=node.single)},
-        _read_outer_join, ("equal", "residual", "kind", "single"), ("kind",), (2, 2),
+        _read_outer_join,
+        ("equal", "residual", "kind", "single"),
+        ("kind",),
+        (2, 2),
     ),
     PreferringJoin: PREFERRING_JOIN,
     PreferringLookUp: PREFERRING_LOOK_UP,
     PreferringSelection: PREFERRING_SELECTION,
-    RelationToStream: NodeForm(
-        lambda node: {"kind": node.kind.name}, _read_relation_to_stream, ("kind",), ("kind",)
-    ),
+    RelationToStream: NodeForm(lambda node: {"kind": node.kind.name}, _read_relation_to_stream, ("kind",), ("kind",)),
     Restored: NodeForm(lambda node: {}, _read_restored, below=lambda node: (node.reported,)),
     IndividualResults: NodeForm(lambda node: {}, _read_individual_results),
     Internal: NodeForm(lambda node: {}, _read_internal),
     Frequency: NodeForm(
         lambda node: given(rows=node.rows, slot=node.slot, partition=names_of(node.input, node.partition)),
-        _read_frequency, ("rows", "slot", "partition"),
+        _read_frequency,
+        ("rows", "slot", "partition"),
     ),
     Arrivals: NodeForm(lambda node: {"place": node.place}, _read_arrivals, ("place",), ("place",), (0, 0)),
-    AtInstants: NodeForm(
-        lambda node: given(groups=names_of(node.input, node.groups)), _read_at_instants, ("groups",)
-    ),
+    AtInstants: NodeForm(lambda node: given(groups=names_of(node.input, node.groups)), _read_at_instants, ("groups",)),
     Sequenced: NodeForm(lambda node: {}, _read_sequenced, inputs=(2, None)),
-}  # fmt: skip
+}
 
 #: Operators that rules and strategies alone put into a plan when it is prepared to run: no query has them.
 REWRITTEN: tuple[type[Algebra], ...] = (ArrivalTime, MultiJoin, NegativeTuples, RowDraws)

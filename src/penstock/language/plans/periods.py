@@ -226,7 +226,9 @@ def _read_chances(below: Below) -> Algebra:
 #: The forms of the operators of this file.
 PERIODS: Mapping[type[Algebra], NodeForm] = {
     Coalesce: NodeForm(
-        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later", "longest", *BUDGET),
+        _write_coalesce,
+        _read_coalesce,
+        ("begins", "closed", "slide", "align", "later", "longest", *BUDGET),
         ("begins",),
     ),
     SessionWindow: NodeForm(_write_sessions, _read_sessions, ("partition", "gap", "at_most", "open", *BUDGET)),
@@ -238,4 +240,4 @@ PERIODS: Mapping[type[Algebra], NodeForm] = {
     Gaps: NodeForm(_write_gaps, _read_gaps, ("ended", "slide", "align", "later", "longest")),
     StretchChances: NodeForm(lambda node: {}, _read_chances),
     Lasting: NodeForm(_write_lasting, _read_lasting, ("least", "slide", "align"), ("least",)),
-}  # fmt: skip
+}

@@ -56,12 +56,16 @@ _ESTIMATES = (Field("estimated count", BIGINT), Field("estimated share", DOUBLE)
 def _write_clause(preference: Preference) -> Fields:
     budget = preference.budget
     return {
-        "order": preference.order.name, "fade": str(preference.fade), **given(per=preference.per),
+        "order": preference.order.name,
+        "fade": str(preference.fade),
+        **given(per=preference.per),
         "budget": {"kind": budget.kind.name, "units": budget.units, "ticks": budget.ticks}
         | ({"joins": budget.joins} if budget.joins > 1 else {}),
-        "seed": preference.seed, "query": preference.query, "queue": preference.queue,
+        "seed": preference.seed,
+        "query": preference.query,
+        "queue": preference.queue,
         **given(records=preference.records or None, place=preference.place or None),
-    }  # fmt: skip
+    }
 
 
 def _write_terms(expressions: Sequence[Expression], schema: Schema) -> list[str]:
@@ -75,8 +79,9 @@ def _write_side(
     names = column_names(node.schema)
     return given(
         filter=None if condition is None else written(condition, names),
-        summary=None if summary is None else summary.name, summarised=[names[i] for i in summarised],
-    )  # fmt: skip
+        summary=None if summary is None else summary.name,
+        summarised=[names[i] for i in summarised],
+    )
 
 
 def _write_join(node: PreferringJoin) -> Fields:
@@ -147,9 +152,18 @@ def _read_join(below: Below) -> Algebra:
         into.append(side.terms(schema, keys))
     ahead = _read_later(below, equal)
     found = PreferringJoin(
-        left, right, equal, residual, (sides[0].filter, sides[1].filter), (sides[0].summary, sides[1].summary),
-        (sides[0].summarised, sides[1].summarised), (into[0], into[1]), _read_clause(below), below.inputs[2:], ahead,
-    )  # fmt: skip
+        left,
+        right,
+        equal,
+        residual,
+        (sides[0].filter, sides[1].filter),
+        (sides[0].summary, sides[1].summary),
+        (sides[0].summarised, sides[1].summarised),
+        (into[0], into[1]),
+        _read_clause(below),
+        below.inputs[2:],
+        ahead,
+    )
     if any(set(one.keys) != set(found.sharding) for one in ahead):
         raise below.refuse("estimates of streams that are joined later are of the values by which rows are divided")
     return found
@@ -235,9 +249,7 @@ class _ReadSide:
             raise fault(part.pointer, "this summary is not one of the input's columns", "P0350")
         return found.definition
 
-    def terms(
-        self, schema: Schema, keys: Sequence[int], estimated: Schema | None = None
-    ) -> tuple[Expression, ...]:  # fmt: skip
+    def terms(self, schema: Schema, keys: Sequence[int], estimated: Schema | None = None) -> tuple[Expression, ...]:
         """Return the preferences over `schema`. keys: the columns that are estimated, of `estimated`, by default of
         `schema`."""
         columns = NamedColumns.of(_with_estimates(schema))
@@ -276,17 +288,26 @@ def _read_clause(below: Below) -> Preference:
     budget = fields["budget"].object(("kind", "units", "ticks", "joins"), ("kind", "units", "ticks"))
     kinds = {one.name: one for one in BudgetKind}
     granted = Budget(
-        kinds[budget["kind"].one_of(kinds)], budget["units"].whole(1, MOST_UNITS),
-        budget["ticks"].whole(1, MOST_BUDGET_TICKS), budget["joins"].whole(2, MOST_JOINS) if "joins" in budget else 1,
-    )  # fmt: skip
+        kinds[budget["kind"].one_of(kinds)],
+        budget["units"].whole(1, MOST_UNITS),
+        budget["ticks"].whole(1, MOST_BUDGET_TICKS),
+        budget["joins"].whole(2, MOST_JOINS) if "joins" in budget else 1,
+    )
     records = "records" in fields and fields["records"].flag()
     order = below.enum("order", PreferenceOrder)
     if records and order is not PreferenceOrder.WEIGHTED:
         raise fault(fields["records"].pointer, "inclusion records are those of WEIGHTED alone", "P0355")
     return Preference(
-        order, granted, fade, below.ticks("per"), below.seed, fields["query"].text(),
-        fields["queue"].whole(1, LARGEST_BIGINT), records, below.whole("place", 1, MOST_JOINS, 0) or 0,
-    )  # fmt: skip
+        order,
+        granted,
+        fade,
+        below.ticks("per"),
+        below.seed,
+        fields["query"].text(),
+        fields["queue"].whole(1, LARGEST_BIGINT),
+        records,
+        below.whole("place", 1, MOST_JOINS, 0) or 0,
+    )
 
 
 def _with_estimates(schema: Schema) -> Schema:
@@ -297,9 +318,12 @@ PREFERRING_JOIN = NodeForm(
     _write_join, _read_join, ("equal", "residual", "sides", "later", *_CLAUSE), ("equal", "sides", *_NEEDED), (2, None)
 )
 PREFERRING_LOOK_UP = NodeForm(
-    _write_look_up, _read_look_up, ("equal", "residual", *_SIDE, "preferences", *_CLAUSE), ("preferences", *_NEEDED),
+    _write_look_up,
+    _read_look_up,
+    ("equal", "residual", *_SIDE, "preferences", *_CLAUSE),
+    ("preferences", *_NEEDED),
     (2, 2),
-)  # fmt: skip
+)
 PREFERRING_SELECTION = NodeForm(
     _write_selection, _read_selection, ("condition", *_SIDE, "preferences", *_CLAUSE), ("preferences", *_NEEDED)
 )

@@ -58,12 +58,15 @@ class NamedColumns:
         return Scope(
             tuple(
                 Entry(
-                    i, self.names[i], self.schema[i].type, str(i),
+                    i,
+                    self.names[i],
+                    self.schema[i].type,
+                    str(i),
                     role=Role.TIMESTAMP if i in times else Role.RELATION,
                 )
                 for i in order
             )
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

@@ -175,9 +175,10 @@ def _computed(arguments: Sequence[Expression]) -> Sequence[Expression]:
 
 
 def _arguments(
-    call: Call | AggregateCall, build: Callable[[Sequence[Expression]], Expression],
+    call: Call | AggregateCall,
+    build: Callable[[Sequence[Expression]], Expression],
     arguments: Sequence[Expression] | None = None,
-) -> Sequence[Expression]:  # fmt: skip
+) -> Sequence[Expression]:
     """Return arguments from which the binder builds `call`: mostly its own; where a type follows from those before a
     cast, without it."""
     for given in _candidates(call.arguments if arguments is None else arguments):

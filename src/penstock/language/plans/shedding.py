@@ -14,18 +14,42 @@ from penstock.language.plans.node_form import Below, Fields, NodeForm
 from penstock.types import END, LONGEST_TICKS
 
 _SHED = (
-    "policy", "budget", "bytes", "buckets", "compact", "least", "ordered", "sample", "misses_only", "query", "every",
-    "at_least", "fails", "cpu", "shares_limit",
-)  # fmt: skip
+    "policy",
+    "budget",
+    "bytes",
+    "buckets",
+    "compact",
+    "least",
+    "ordered",
+    "sample",
+    "misses_only",
+    "query",
+    "every",
+    "at_least",
+    "fails",
+    "cpu",
+    "shares_limit",
+)
 
 
 def _write_shed(node: Shed) -> Fields:
     return {
-        "policy": node.policy, "budget": node.budget, "bytes": node.in_bytes, "buckets": node.buckets,
-        "compact": node.compact, "least": node.least, "ordered": node.ordered, "sample": node.sample,
-        "misses_only": node.misses_only, "query": node.query, "every": node.every, "at_least": node.at_least,
-        "fails": node.fails, "cpu": node.cpu, "shares_limit": node.shares_limit,
-    }  # fmt: skip
+        "policy": node.policy,
+        "budget": node.budget,
+        "bytes": node.in_bytes,
+        "buckets": node.buckets,
+        "compact": node.compact,
+        "least": node.least,
+        "ordered": node.ordered,
+        "sample": node.sample,
+        "misses_only": node.misses_only,
+        "query": node.query,
+        "every": node.every,
+        "at_least": node.at_least,
+        "fails": node.fails,
+        "cpu": node.cpu,
+        "shares_limit": node.shares_limit,
+    }
 
 
 def _read_shed(below: Below) -> Algebra:
@@ -50,19 +74,39 @@ def _read_shed(below: Below) -> Algebra:
         for name in ("bytes", "compact", "ordered", "misses_only", "fails", "shares_limit")
     }
     return Shed(
-        below.input, below.fields["policy"].one_of(SHEDDING_POLICIES), budget, flags["bytes"],
-        number("buckets", 1, budget), flags["compact"], number("least", 0, END), flags["ordered"],
-        number("sample", 0, 10**6), flags["misses_only"], below.fields["query"].name(),
+        below.input,
+        below.fields["policy"].one_of(SHEDDING_POLICIES),
+        budget,
+        flags["bytes"],
+        number("buckets", 1, budget),
+        flags["compact"],
+        number("least", 0, END),
+        flags["ordered"],
+        number("sample", 0, 10**6),
+        flags["misses_only"],
+        below.fields["query"].name(),
         number("every", 1, LONGEST_TICKS),
-        number("at_least", 0, 10**6), flags["fails"], number("cpu", 0, 10**12), flags["shares_limit"],
-    )  # fmt: skip
+        number("at_least", 0, 10**6),
+        flags["fails"],
+        number("cpu", 0, 10**12),
+        flags["shares_limit"],
+    )
 
 
 #: The fields of a budget of what goes on.
 BUDGET = (
-    "budget", "bytes", "buckets", "cpu", "shares_limit", "least_length", "query", "every", "at_least", "fails",
+    "budget",
+    "bytes",
+    "buckets",
+    "cpu",
+    "shares_limit",
+    "least_length",
+    "query",
+    "every",
+    "at_least",
+    "fails",
     "compact",
-)  # fmt: skip
+)
 
 
 def write_budget(budget: StretchBudget | None) -> Fields:
@@ -70,13 +114,21 @@ def write_budget(budget: StretchBudget | None) -> Fields:
     if budget is None:
         return {}
     floor: Fields = {
-        "query": budget.query, "every": budget.every, "at_least": budget.at_least, "fails": budget.fails,
-    }  # fmt: skip
+        "query": budget.query,
+        "every": budget.every,
+        "at_least": budget.at_least,
+        "fails": budget.fails,
+    }
     return {
-        "budget": budget.budget, "bytes": budget.in_bytes, "buckets": budget.buckets, "cpu": budget.cpu,
-        "shares_limit": budget.shares_limit, **({"least_length": budget.least} if budget.least else {}),
-        **(floor if budget.at_least else {}), **({} if budget.compact else {"compact": False}),
-    }  # fmt: skip
+        "budget": budget.budget,
+        "bytes": budget.in_bytes,
+        "buckets": budget.buckets,
+        "cpu": budget.cpu,
+        "shares_limit": budget.shares_limit,
+        **({"least_length": budget.least} if budget.least else {}),
+        **(floor if budget.at_least else {}),
+        **({} if budget.compact else {"compact": False}),
+    }
 
 
 def read_budget(below: Below) -> StretchBudget | None:

@@ -80,6 +80,10 @@ def _with_attribute(source: Source, written: WrittenOption, value: str, context:
 
 
 ALTER_SOURCE = StatementKind(
-    AlterSourceStatement, ("ALTER STREAM", "ALTER RELATION"), _read, _text, _bind,
+    AlterSourceStatement,
+    ("ALTER STREAM", "ALTER RELATION"),
+    _read,
+    _text,
+    _bind,
     lambda one: "ALTER of a stream or relation",
-)  # fmt: skip
+)

@@ -104,9 +104,16 @@ def _read(parser: ClauseGrammar, head: Head) -> CreateSource:
     if is_stream and key:
         raise parser._misplaced("PRIMARY KEY belongs to a relation", key_span)
     return CreateSource(
-        name, is_stream, columns, connector, **clauses, primary_key=key, non_retroactive=head.non_retroactive,
-        existence=existence, key_span=key_span,
-    )  # fmt: skip
+        name,
+        is_stream,
+        columns,
+        connector,
+        **clauses,
+        primary_key=key,
+        non_retroactive=head.non_retroactive,
+        existence=existence,
+        key_span=key_span,
+    )
 
 
 def _before_connector(parser: ClauseGrammar) -> str | None:
@@ -286,11 +293,24 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
         context.attempt(lambda: options_fit(statement.connector, domain is not None, context))
     on_error = OnError(statement.on_error.policy) if statement.on_error else OnError.DEAD_LETTER
     source = Source(
-        statement.name.text, statement.is_stream, columns, connector, options, *time, slack, on_error,
-        operation[0], primary_key, statement.non_retroactive is not None, statement.system_time is not None, idle[0],
-        bool(context.attempt(lambda: _upserts(statement, connector, options, context))), ahead[0],
-        *retain, "" if statement.valid is None else valid_text(statement.valid),
-    )  # fmt: skip
+        statement.name.text,
+        statement.is_stream,
+        columns,
+        connector,
+        options,
+        *time,
+        slack,
+        on_error,
+        operation[0],
+        primary_key,
+        statement.non_retroactive is not None,
+        statement.system_time is not None,
+        idle[0],
+        bool(context.attempt(lambda: _upserts(statement, connector, options, context))),
+        ahead[0],
+        *retain,
+        "" if statement.valid is None else valid_text(statement.valid),
+    )
 
     valid = statement.valid
     if valid is not None:

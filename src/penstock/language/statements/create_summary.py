@@ -75,8 +75,14 @@ def _read(parser: ClauseGrammar, head: Head) -> CreateSummary:
     method = _read_method(parser) if parser._take("USING") else None
     options = _read_options(parser) if method and parser._curr.token_type is TokenType.L_PAREN else ()
     return CreateSummary(
-        name, stream, columns, **levels, method=method, options=options, existence=existence,
-    )  # fmt: skip
+        name,
+        stream,
+        columns,
+        **levels,
+        method=method,
+        options=options,
+        existence=existence,
+    )
 
 
 def _read_levels(parser: ClauseGrammar) -> dict[str, Any]:
@@ -187,10 +193,20 @@ def _bind_definition(statement: CreateSummary, context: Context) -> SummaryDefin
         message = f"a zone would have {size:,} counters, {_MOST_COUNTERS:,} are the limit"
         context.fail("P0203", message, statement.options[0].key.span, "use fewer buckets")
     return SummaryDefinition(
-        statement.name.text, stream, tuple(columns), granularity, rate, depth, method,
-        int(values.get("rows", 5)), int(values.get("counters", 64)), int(values.get("buckets", 16)),
-        float(values.get("error", 4.0)), int(longest), int(shortest),
-    )  # fmt: skip
+        statement.name.text,
+        stream,
+        tuple(columns),
+        granularity,
+        rate,
+        depth,
+        method,
+        int(values.get("rows", 5)),
+        int(values.get("counters", 64)),
+        int(values.get("buckets", 16)),
+        float(values.get("error", 4.0)),
+        int(longest),
+        int(shortest),
+    )
 
 
 def _stream(name: Name, context: Context) -> tuple[str, tuple[str, ...], TimeDomain]:

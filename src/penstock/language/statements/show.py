@@ -15,9 +15,19 @@ from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.statement import AccessRole, Statement
 
 _SHOWN = (
-    "STREAMS", "RELATIONS", "VIEWS", "QUERIES", "SUMMARIES", "FUNCTIONS", "AGGREGATES", "COMMANDS", "SETTINGS",
-    "SUBSCRIPTIONS", "STATEMENTS", "VERSIONS",
-)  # fmt: skip
+    "STREAMS",
+    "RELATIONS",
+    "VIEWS",
+    "QUERIES",
+    "SUMMARIES",
+    "FUNCTIONS",
+    "AGGREGATES",
+    "COMMANDS",
+    "SETTINGS",
+    "SUBSCRIPTIONS",
+    "STATEMENTS",
+    "VERSIONS",
+)
 #: What SHOW lists of a server.
 _KEPT_BY_A_SERVER = ("COMMANDS", "STATEMENTS", "SUBSCRIPTIONS", "VERSIONS")
 

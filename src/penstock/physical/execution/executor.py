@@ -60,9 +60,14 @@ class IngestExecutor:
     """
 
     def __init__(
-        self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None, failures: StepFailures | None = None,
+        self,
+        plan: Plan,
+        source: str,
+        tables: Tables,
+        meter: Meter | None = None,
+        failures: StepFailures | None = None,
         before: IngestExecutor | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.failures = failures
         self._graph: StepGraph = StepGraph.of_source(plan, source, None if before is None else before._graph)
         kept: Mapping[int, Operator] = {}
@@ -124,9 +129,16 @@ class StageExecutor:
     """
 
     def __init__(
-        self, plan: Plan, stage: int, shard: int, shards: int, tables: Tables, drain: bool = False,
-        meter: Meter | None = None, isolated: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Plan,
+        stage: int,
+        shard: int,
+        shards: int,
+        tables: Tables,
+        drain: bool = False,
+        meter: Meter | None = None,
+        isolated: bool = False,
+    ) -> None:
         self._plan = plan
         self._isolated = isolated
         self.stage = stage
@@ -247,10 +259,14 @@ class StageExecutor:
         return {port: size for channel, size in sizes.items() for port in self._graph.arriving.get(channel, ())}
 
     def run(
-        self, inputs: Mapping[Channel, Sequence[Elements]], progress: Progress, take: Taker | None = None,
-        failures: StepFailures | None = None, decided: Decisions = NO_DECISIONS,
+        self,
+        inputs: Mapping[Channel, Sequence[Elements]],
+        progress: Progress,
+        take: Taker | None = None,
+        failures: StepFailures | None = None,
+        decided: Decisions = NO_DECISIONS,
         reached: Mapping[str, int] = NOTHING_BEHIND,
-    ) -> StageResult:  # fmt: skip
+    ) -> StageResult:
         """Run one round.
 
         Args:

@@ -32,9 +32,13 @@ class RoundMoments:
     far. made: these moments, with those of the round before where they stay."""
 
     def __init__(
-        self, heartbeats: Mapping[str, int], frontiers: Mapping[str, int], shard: int,
-        start: Callable[[Step], int | None], before: Mapping[tuple[int, int | None, bool], Moment],
-    ) -> None:  # fmt: skip
+        self,
+        heartbeats: Mapping[str, int],
+        frontiers: Mapping[str, int],
+        shard: int,
+        start: Callable[[Step], int | None],
+        before: Mapping[tuple[int, int | None, bool], Moment],
+    ) -> None:
         self._heartbeats, self._frontiers = heartbeats, frontiers
         self._shard, self._start, self._before = shard, start, before
         self._known: dict[tuple[int, frozenset[str], int, int], Moment] = {}
@@ -62,9 +66,14 @@ class Flow:
     counts: the rows."""
 
     def __init__(
-        self, graph: StepGraph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]],
-        result: StageResult, answer: Taker, failures: StepFailures | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        graph: StepGraph,
+        operators: Mapping[int, Operator],
+        inbox: dict[Port, list[Elements]],
+        result: StageResult,
+        answer: Taker,
+        failures: StepFailures | None = None,
+    ) -> None:
         self._failures = failures
         self._graph = graph
         self._operators = operators
@@ -164,9 +173,12 @@ class Flow:
         return nullcontext() if self._failures is None else self._failures.limited(step)
 
     def _go_on(
-        self, step: Step, work: Callable[_Arguments, Iterable[Elements]],
-        *given: _Arguments.args, **named: _Arguments.kwargs,
-    ) -> None:  # fmt: skip
+        self,
+        step: Step,
+        work: Callable[_Arguments, Iterable[Elements]],
+        *given: _Arguments.args,
+        **named: _Arguments.kwargs,
+    ) -> None:
         """Pass on the batches that a call of the operator of `step` produces."""
         began = time.perf_counter()
         try:

@@ -56,9 +56,13 @@ def read_columns(source: Source, needed: Sequence[int]) -> tuple[int, ...]:
 
 
 def stamp(
-    source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed: Sequence[int], seen: SourceProgress,
+    source: Source,
+    batch: pa.RecordBatch,
+    columns: Sequence[int],
+    needed: Sequence[int],
+    seen: SourceProgress,
     now: int | Int64s | None = None,
-) -> StampedRows:  # fmt: skip
+) -> StampedRows:
     """Stamp a batch whose columns are the declared ones at `columns`.
 
     Args:
@@ -177,9 +181,14 @@ def _longest_jump(largest: Int64s, before: int) -> int:
 
 
 def _elements(
-    source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed: Sequence[int], ts: Int64s,
-    sign: Int64s | None, kept: Bools,
-) -> Elements:  # fmt: skip
+    source: Source,
+    batch: pa.RecordBatch,
+    columns: Sequence[int],
+    needed: Sequence[int],
+    ts: Int64s,
+    sign: Int64s | None,
+    kept: Bools,
+) -> Elements:
     chosen = tuple(batch.column(columns.index(c)) for c in needed)
     whole = Elements(chosen, ts, np.full(len(ts), END, np.int64), sign)
     return whole if kept.all() else whole.filter(kept)

@@ -102,9 +102,14 @@ class StepGraph:
 
     def _copy(self) -> StepGraph:
         return StepGraph(
-            self.steps.copy(), self.within.copy(), self.onward.copy(), self.arriving.copy(), self.direct.copy(),
-            self.turns.copy(), self.reading.copy(),
-        )  # fmt: skip
+            self.steps.copy(),
+            self.within.copy(),
+            self.onward.copy(),
+            self.arriving.copy(),
+            self.direct.copy(),
+            self.turns.copy(),
+            self.reading.copy(),
+        )
 
     def _add(self, graphs: Sequence[StepGraph]) -> None:
         """Add the graphs of parts behind those that it has."""
@@ -152,9 +157,13 @@ class StepGraph:
         self.arriving.update({c: [*self.arriving.get(c, ()), *ports] for c, ports in arriving.items()})
 
     def send(
-        self, step: Step, made: list[Elements], inbox: dict[Port, list[Elements]], result: StageResult,
+        self,
+        step: Step,
+        made: list[Elements],
+        inbox: dict[Port, list[Elements]],
+        result: StageResult,
         but: Container[int] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Route the output of `step` to its consumers, except those in `but`; answers are not handled here."""
         if not made:
             return
@@ -166,9 +175,12 @@ class StepGraph:
 
 
 def _joined(
-    plan: Plan, pieces: tuple[Plan, ...], name: int | str, steps: Callable[[Plan], Iterable[Step]],
+    plan: Plan,
+    pieces: tuple[Plan, ...],
+    name: int | str,
+    steps: Callable[[Plan], Iterable[Step]],
     before: StepGraph | None,
-) -> StepGraph:  # fmt: skip
+) -> StepGraph:
     """Return the graph of some steps of parts of `plan`; what is computed for each part stays with it under `name`; the
     graph of the plan stays while it is in use, since all shards have the same."""
     made: WeakValueDictionary[int | str, StepGraph]
@@ -211,9 +223,12 @@ def read_in_place(step: Step) -> list[int]:
 
 
 def made_operators(
-    steps: Sequence[Step], make: MakeOperator, meter: Meter | None = None,
-    kept: Mapping[int, Operator] = MappingProxyType({}), isolated: bool = False,
-) -> dict[int, Operator]:  # fmt: skip
+    steps: Sequence[Step],
+    make: MakeOperator,
+    meter: Meter | None = None,
+    kept: Mapping[int, Operator] = MappingProxyType({}),
+    isolated: bool = False,
+) -> dict[int, Operator]:
     """Return the operators of steps by their numbers. kept: operators that are there already, of steps that read
     nothing in place; isolated: as of `attach`."""
     made = {step.id: kept.get(step.id) or make(step) for step in steps}
@@ -257,9 +272,14 @@ def attach(steps: Sequence[Step], operators: dict[int, Operator], isolated: bool
 
 
 def attach_again(
-    new: Iterable[Step], reading: Mapping[int, Sequence[Step]], ended: Iterable[Step], before: Mapping[int, Operator],
-    numbers: Mapping[int, int | None], operators: dict[int, Operator], isolated: bool = False,
-) -> set[int]:  # fmt: skip
+    new: Iterable[Step],
+    reading: Mapping[int, Sequence[Step]],
+    ended: Iterable[Step],
+    before: Mapping[int, Operator],
+    numbers: Mapping[int, int | None],
+    operators: dict[int, Operator],
+    isolated: bool = False,
+) -> set[int]:
     """Bring reading in place up to date with another version of a plan: operators that are dropped read nothing any
     more, and those that are new, or that read something new, are attached. The others stay as they are.
 

@@ -91,8 +91,20 @@ def clear(nodes, tops, groups, wide, spans, data):  # type: ignore[no-untyped-de
 
 @compiled(reads="slots times order pairs weights")
 def follow(  # type: ignore[no-untyped-def]
-    slots, times, order, pairs, weights, live, nodes, tops, sides, wide, spans, data, found,
-):  # fmt: skip
+    slots,
+    times,
+    order,
+    pairs,
+    weights,
+    live,
+    nodes,
+    tops,
+    sides,
+    wide,
+    spans,
+    data,
+    found,
+):
     """Apply events to the bags and report the tops of the heaps.
 
     Events order[0], order[1], ..., sorted by (group, time), change the count of the value pairs[e] (-1: none) by

@@ -265,9 +265,23 @@ def ask(nodes, roots, groups, asked, parameters, found, between):  # type: ignor
 
 @compiled(reads="slots times order pairs weights")
 def follow(  # type: ignore[no-untyped-def]
-    slots, times, order, pairs, weights, live, distinct, nodes, roots, wide, spans, data, asked, parameters, found,
+    slots,
+    times,
+    order,
+    pairs,
+    weights,
+    live,
+    distinct,
+    nodes,
+    roots,
+    wide,
+    spans,
+    data,
+    asked,
+    parameters,
+    found,
     between,
-):  # fmt: skip
+):
     """Apply events to the bags and answer the queries.
 
     Events order[0], order[1], ..., sorted by (group, time), change the count of the value pairs[e] (-1: none) by

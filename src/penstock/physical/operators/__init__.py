@@ -242,4 +242,4 @@ __all__ = [
     "Rejection",
     "Tables",
     "make_operator",
-]  # fmt: skip
+]

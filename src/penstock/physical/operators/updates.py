@@ -283,9 +283,7 @@ def paired_updates(key: Sequence[pa.Array], signs: Int64s, rule: UpdateRule, onc
     return ended_by, verdict == _FINE
 
 
-def judged(
-    key: tuple[UInt64s, UInt64s], kind: Int64s, rule: UpdateRule, once: bool
-) -> tuple[Int64s, Int64s]:  # fmt: skip
+def judged(key: tuple[UInt64s, UInt64s], kind: Int64s, rule: UpdateRule, once: bool) -> tuple[Int64s, Int64s]:
     """Apply updates, given the fingerprints of what identifies their rows; return for each row what ended it, and a
     verdict."""
     codes, _ = group_codes(*key)

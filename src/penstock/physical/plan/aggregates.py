@@ -151,9 +151,12 @@ class LoggedAggregateSpec(AggregateSpec):
 
 
 def grouped_state(
-    plan: AggregateLayout, rows: StateInput, input_types: Sequence[pa.DataType], bound: Boundedness,
+    plan: AggregateLayout,
+    rows: StateInput,
+    input_types: Sequence[pa.DataType],
+    bound: Boundedness,
     stores_rows: bool = True,
-) -> Iterable[StatePart]:  # fmt: skip
+) -> Iterable[StatePart]:
     """Return the state that grouping stores of its input `rows`: groups with their accumulators, and the values of
     aggregates that are not sums. input_types: of the accumulator rows; bound: what bounds the number of groups;
     stores_rows: rows whose end is to come are part of it."""

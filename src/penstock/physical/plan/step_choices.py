@@ -81,9 +81,13 @@ class StepChoices:
 
 #: By a short word, the class of a synopsis that it stands for.
 _WORDS = {
-    "hash": "HashJoinIndex", "runs": "SortedRuns", "ranges": "IntervalRuns", "fifo": "FifoQueue",
-    "calendar": "CalendarQueue", "list": "ListQueue",
-}  # fmt: skip
+    "hash": "HashJoinIndex",
+    "runs": "SortedRuns",
+    "ranges": "IntervalRuns",
+    "fifo": "FifoQueue",
+    "calendar": "CalendarQueue",
+    "list": "ListQueue",
+}
 
 
 def kind_named(word: str, possible: Iterable[str]) -> str | None:
@@ -173,9 +177,7 @@ class OpenChoice:
 
 def open_choices(one: StepChoices, is_kept: bool = True) -> list[OpenChoice]:
     """Return what can be chosen of a step. is_kept: it may be shared at all."""
-    found = [
-        OpenChoice(kind.operator, kind.attribute, kind.kind, kind.is_chosen, kind.possible) for kind in one.kinds
-    ]  # fmt: skip
+    found = [OpenChoice(kind.operator, kind.attribute, kind.kind, kind.is_chosen, kind.possible) for kind in one.kinds]
     if one.order is not None:
         order = one.order
         found.append(OpenChoice(order.operator, JOIN_ORDER, order.text, order.is_chosen, order.names))

@@ -17,9 +17,12 @@ from penstock.physical.planning.sharing import MOVED, Beginning, Merges, Sharabl
 
 
 def merged(
-    parts: Sequence[Plan], merges: Merges, beginnings: Mapping[int, Beginning], standing: Standing,
+    parts: Sequence[Plan],
+    merges: Merges,
+    beginnings: Mapping[int, Beginning],
+    standing: Standing,
     shared: SharedParts | None = None,
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """Return the merges of a version: those of the one before that still concern a step, and what can be merged now.
 
     Args:
@@ -49,9 +52,12 @@ def merged(
 
 
 def _merge(
-    group: Sequence[SharableStep], merges: dict[str, str], beginnings: Mapping[int, Beginning], standing: Standing,
+    group: Sequence[SharableStep],
+    merges: dict[str, str],
+    beginnings: Mapping[int, Beginning],
+    standing: Standing,
     sources: Mapping[str, Source],
-) -> bool:  # fmt: skip
+) -> bool:
     """Merge those of a group of twins that have equal states now; return whether there are any."""
     if len({merges.get(one.key, one.key) for one in group}) == 1:
         return False
@@ -75,9 +81,12 @@ def _merge(
 
 
 def _merge_stores(
-    group: Sequence[SharableStep], names: Mapping[str, str], merges: dict[str, str],
-    beginnings: Mapping[int, Beginning], standing: Standing,
-) -> bool:  # fmt: skip
+    group: Sequence[SharableStep],
+    names: Mapping[str, str],
+    merges: dict[str, str],
+    beginnings: Mapping[int, Beginning],
+    standing: Standing,
+) -> bool:
     """Merge into the store that reaches back furthest those whose readers need no more than it has.
 
     Returns:

@@ -20,9 +20,11 @@ from penstock.physical.planning.source_predicate import either, may_skip
 
 
 def joined(
-    parts: Sequence[Plan], keys: Mapping[int, str] | None = None, outline: Plan | None = None,
+    parts: Sequence[Plan],
+    keys: Mapping[int, str] | None = None,
+    outline: Plan | None = None,
     shared: Mapping[int, Step] | None = None,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Return the plan of all `parts`, which have no step numbers and no queries in common. A part comes behind those of
     which it borrows steps.
 
@@ -40,9 +42,13 @@ def joined(
     for number in by_id.keys() & shared.keys():
         by_id[number] = shared[number]
     plan = replace(
-        outline or outlined(parts), parts=tuple(parts), keys=keys or None, steps=tuple(by_id.values()),
-        source_predicates=_predicates(parts), shared=shared,
-    )  # fmt: skip
+        outline or outlined(parts),
+        parts=tuple(parts),
+        keys=keys or None,
+        steps=tuple(by_id.values()),
+        source_predicates=_predicates(parts),
+        shared=shared,
+    )
     return plan.with_known_steps(by_id)
 
 
@@ -99,13 +105,13 @@ class PartRest:
             former = base.keys or {}
             keys = {step.id: self.keys.get(step.id) or former[step.id] for step in steps}
         return replace(
-            self.outline, steps=tuple(steps), keys=keys,
+            self.outline,
+            steps=tuple(steps),
+            keys=keys,
             queries={name: query for name, query in base.queries.items() if name not in gone},
             periods={name: some for name, some in base.periods.items() if name not in gone},
-            borrowed={
-                **self.outline.borrowed, **{n: base.borrowed[n] - users for n, users in self.borrowed.items()}
-            },
-        )  # fmt: skip
+            borrowed={**self.outline.borrowed, **{n: base.borrowed[n] - users for n, users in self.borrowed.items()}},
+        )
 
 
 def rest_of(part: Plan, base: Plan) -> PartRest | None:
@@ -201,7 +207,8 @@ def retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
     with earlier ones."""
     sources = {
         name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
-        if name in declared else source
+        if name in declared
+        else source
         for name, source in plan.sources.items()
-    }  # fmt: skip
+    }
     return replace(plan, sources=sources).with_known_steps(plan.by_id)

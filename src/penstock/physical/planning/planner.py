@@ -53,9 +53,12 @@ class Generation:
 
 
 def grains_of(
-    queries: Sequence[Query], statistics: Statistics, strategy: Strategy, live: bool = False,
+    queries: Sequence[Query],
+    statistics: Statistics,
+    strategy: Strategy,
+    live: bool = False,
     standing: Iterable[Mapping[str, int]] = (),
-) -> dict[str, int]:  # fmt: skip
+) -> dict[str, int]:
     """Return the panes, stores, logs and streams without windows that queries which begin together share, and which
     joins take their results back. live: others may come later; standing: the same of queries that run."""
     if strategy is not Strategy.PATTERN:
@@ -109,9 +112,13 @@ def plan_part(
     if grains is None:
         grains = grains_of(generation.queries, generation.statistics, strategy)
     builder = Builder(
-        static or plan_static, statistics=generation.statistics, strategy=strategy, grains=grains,
-        birth=generation.birth, first=first,
-    )  # fmt: skip
+        static or plan_static,
+        statistics=generation.statistics,
+        strategy=strategy,
+        grains=grains,
+        birth=generation.birth,
+        first=first,
+    )
     for query in queries:
         _lower_query(builder, query)
     lowered, nodes = windows_behind(builder.steps, builder.nodes, grains.keys())

@@ -306,9 +306,10 @@ def _made(
         known = {n: here[n] for n, step in part.by_id.items() if n in here and steps[n] is step}
         if differ:
             known = {
-                n: step for n, step in known.items()
+                n: step
+                for n, step in known.items()
                 if n not in differ and not any(edge.step in differ for edge in steps[n].inputs)
-            }  # fmt: skip
+            }
     own = {
         n: known[n] if n in known else _renumbered(step, other) for n, step in part.by_id.items() if n not in borrowed
     }

@@ -101,9 +101,12 @@ class Deciders:
     """
 
     def __init__(
-        self, plan: Plan, options: DecidingOptions = NO_OPTIONS,
-        timer: Callable[[], float] = time.monotonic, registry: tuple[DeciderMaker, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        plan: Plan,
+        options: DecidingOptions = NO_OPTIONS,
+        timer: Callable[[], float] = time.monotonic,
+        registry: tuple[DeciderMaker, ...] = (),
+    ) -> None:
         self._timer = timer
         self._registry = registry
         self._lock = threading.Lock()

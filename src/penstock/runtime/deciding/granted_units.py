@@ -54,7 +54,7 @@ class GrantedUnits:
 
     def __init__(
         self, steps: Mapping[str, Sequence[int]], target: float, own: Mapping[str, float] | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._steps = steps
         self._targets = {query: min(target, (own or {}).get(query, target)) for query in steps}
         self._done: dict[str, float] = {}

@@ -466,11 +466,24 @@ class LiveEngine:
         histories = {name: history.copy() for name, history in self._histories.items()}
         set_apart = {name: Counter(reasons) for name, reasons in self.set_apart.items()}
         return LiveSnapshot(
-            self._shards, self._strategy, self._version, dict(self._generations), stages, histories,
-            dict(self._progress), dict(self._relations), set_apart, copies_of(self._results),
-            dict(self._beginnings), dict(self._merges), self._measures.rounds, self._measures.decided,
-            self._measures.options, self._measures.at_ingest, dict(self._job.reached),
-        )  # fmt: skip
+            self._shards,
+            self._strategy,
+            self._version,
+            dict(self._generations),
+            stages,
+            histories,
+            dict(self._progress),
+            dict(self._relations),
+            set_apart,
+            copies_of(self._results),
+            dict(self._beginnings),
+            dict(self._merges),
+            self._measures.rounds,
+            self._measures.decided,
+            self._measures.options,
+            self._measures.at_ingest,
+            dict(self._job.reached),
+        )
 
     @classmethod
     def restored(cls, snapshot: LiveSnapshot) -> LiveEngine:

@@ -36,9 +36,13 @@ class LiveMeasures:
     """Adds up what the rounds of an engine report."""
 
     def __init__(
-        self, plan: Plan, rounds: int = 0, decided: Decisions = NO_DECISIONS, at_ingest: CountsAtIngest | None = None,
+        self,
+        plan: Plan,
+        rounds: int = 0,
+        decided: Decisions = NO_DECISIONS,
+        at_ingest: CountsAtIngest | None = None,
         beats: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {}),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """
         Args:
             rounds: those of earlier processes.
@@ -85,9 +89,13 @@ class LiveMeasures:
         return with_portions(self.decided, queries, min(self.options.max_answers, MOST_ANSWERS))
 
     def end(
-        self, job: LocalJob, read: Mapping[str, int], set_apart: Mapping[str, Counter[str]],
-        answered: Mapping[str, int], beats: tuple[Mapping[str, int], Mapping[str, int]],
-    ) -> None:  # fmt: skip
+        self,
+        job: LocalJob,
+        read: Mapping[str, int],
+        set_apart: Mapping[str, Counter[str]],
+        answered: Mapping[str, int],
+        beats: tuple[Mapping[str, int], Mapping[str, int]],
+    ) -> None:
         """End a round.
 
         Args:

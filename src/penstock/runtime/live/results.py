@@ -146,8 +146,9 @@ def copies_of(results: Mapping[str, LiveResult]) -> dict[str, LiveResult]:
 
     return {
         name: replace(
-            result, content=copied(result.content),
+            result,
+            content=copied(result.content),
             track=None if result.track is None else result.track.copy(copied(result.track.content)),
         )
         for name, result in results.items()
-    }  # fmt: skip
+    }

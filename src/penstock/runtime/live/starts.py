@@ -121,10 +121,14 @@ class StartOption:
             for source, read in self.reads.items()
         ]
         return {
-            "start": self.start.words, "possible": not self.obstacles, "obstacles": list(self.obstacles),
-            "reads": reads, "warm_after": self.filled or None, "since": self.since or None,
+            "start": self.start.words,
+            "possible": not self.obstacles,
+            "obstacles": list(self.obstacles),
+            "reads": reads,
+            "warm_after": self.filled or None,
+            "since": self.since or None,
             "awaits": self.missing or None,
-        }  # fmt: skip
+        }
 
     def __str__(self) -> str:
         mode = self.start.words

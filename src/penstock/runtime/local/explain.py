@@ -33,9 +33,12 @@ _CHARTS = {"mermaid": to_mermaid, "drawn": to_svg}
 
 @deep
 def explain(
-    query: Query, format: str = "text", statistics: Statistics | None = None,  # noqa: A002 - the door's word
-    ran: Analysis | None = None, strategy: Strategy = Strategy.PATTERN,
-) -> str:  # fmt: skip
+    query: Query,
+    format: str = "text",  # noqa: A002 - the door's word
+    statistics: Statistics | None = None,
+    ran: Analysis | None = None,
+    strategy: Strategy = Strategy.PATTERN,
+) -> str:
     """Return the optimized logical plan and the physical plan of a query, ordered by the statistics of its sources.
     ran: a run of it, whose measurements are shown. Raises PenstockError P0104 for an unknown format."""
     if format not in FORMATS:

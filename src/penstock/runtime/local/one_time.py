@@ -130,9 +130,11 @@ def answer_once(
     for name, reasons in answer.rejected.items():
         rejected.setdefault(name, Counter()).update(reasons)
     return replace(
-        answer, rejected={name: dict(counts) for name, counts in rejected.items() if counts},
-        warnings=unit_warnings(sources.values(), inputs), examples=examples,
-    )  # fmt: skip
+        answer,
+        rejected={name: dict(counts) for name, counts in rejected.items() if counts},
+        warnings=unit_warnings(sources.values(), inputs),
+        examples=examples,
+    )
 
 
 def _shown_example(record: Rejected) -> str:

@@ -111,9 +111,12 @@ class LocalJob:
             return stamp(source, chosen, columns, ingest.columns, seen, now if rows.stamps is None else rows.stamps)
 
     def round(
-        self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress],
-        decided: Decisions = NO_DECISIONS, failures: StepFailures | None = None,
-    ) -> dict[str, list[Elements]]:  # fmt: skip
+        self,
+        stamped: Mapping[str, Sequence[Elements]],
+        progress: Mapping[str, SourceProgress],
+        decided: Decisions = NO_DECISIONS,
+        failures: StepFailures | None = None,
+    ) -> dict[str, list[Elements]]:
         """Process the elements of one round, by source, with the progress of each source; return the answers that
         became final, but those that `reached` holds back.
 

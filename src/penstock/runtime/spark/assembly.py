@@ -145,9 +145,13 @@ def _map_in_arrow(frame: DataFrame, call: Any) -> DataFrame:
 
 
 def assemble(
-    spark: SparkSession, folder: Folder, job: Job, digest: str, frames: Mapping[str, DataFrame],
+    spark: SparkSession,
+    folder: Folder,
+    job: Job,
+    digest: str,
+    frames: Mapping[str, DataFrame],
     rounds: Path | None = None,
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """Return the streaming DataFrame of packets that leave the last stage.
 
     Args:

@@ -82,9 +82,14 @@ class SparkRun:
     """
 
     def __init__(
-        self, checkpoint: Path, begun: PreparedStart, lock: CheckpointLock | None, report_options: ReportOptions,
-        leave_out: LeaveOut, on_failed: FailureListener | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        checkpoint: Path,
+        begun: PreparedStart,
+        lock: CheckpointLock | None,
+        report_options: ReportOptions,
+        leave_out: LeaveOut,
+        on_failed: FailureListener | None = None,
+    ) -> None:
         job, sinks = begun.job, begun.sinks
         self.work = begun.work
         self._leave_out = leave_out
@@ -153,9 +158,14 @@ class SparkRun:
             check_log(self._folder, self._log)
         job = self._job
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, history=self._is_live,
-            abandoned=lambda: self._query is not None and not self._query.active, decide=self._reporter.deciders.decide,
-        )  # fmt: skip
+            self._folder,
+            job.intake,
+            epoch=job.epoch,
+            carried=self.epoch.offset,
+            history=self._is_live,
+            abandoned=lambda: self._query is not None and not self._query.active,
+            decide=self._reporter.deciders.decide,
+        )
         if self._is_live:
             self._compaction = compacting(self._folder, self._rounds, lambda: self._job.intake, self.work.settings)
             self._pipeline = Pipeline(self._folder, self._job, digest)

@@ -192,9 +192,7 @@ def _check_in_step(work: Work, offset: Offset) -> None:
         new, former = (heartbeat_at(queries[each], offset) for each in (name, work.moved[name]))
         if new > former:
             hint = "try again"
-            raise PenstockError(
-                "P0701", f"query {name} is ahead of the one whose place it is to take", hint=hint
-            )  # fmt: skip
+            raise PenstockError("P0701", f"query {name} is ahead of the one whose place it is to take", hint=hint)
 
 
 def begin_change(

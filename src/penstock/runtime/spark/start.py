@@ -258,13 +258,27 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
     # A static relation is read once, before the rounds.
     standing = [name for name, source in work.sources.items() if name in work.declared and not source.is_static]
     return StartRequest(
-        queries, work.sources, work.digests,
-        known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
-        str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
-        tuple(spooled_sources.get(name, work.sources[name]) for name in standing), work.command,
-        work.outcomes, work.paused, work.reset, work.silent, work.moved, work.contents,
-        live=work.live, cache=work.cache,
-    )  # fmt: skip
+        queries,
+        work.sources,
+        work.digests,
+        known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]),
+        work.strategy,
+        work.drain,
+        str(work.settings["state_store"]),
+        frozenset(work.streaming),
+        work.settings.get_int("shards"),
+        work.all_starts,
+        tuple(spooled_sources.get(name, work.sources[name]) for name in standing),
+        work.command,
+        work.outcomes,
+        work.paused,
+        work.reset,
+        work.silent,
+        work.moved,
+        work.contents,
+        live=work.live,
+        cache=work.cache,
+    )
 
 
 def _over_spooled(query: Query, spooled_sources: Mapping[str, Source]) -> Query:
@@ -305,12 +319,21 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(
-        plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base,
-        work.standing, work.pause_failed and work.live and epoch.state_store == "files",
+        plan,
+        epoch.shards,
+        keys,
+        work.drain,
+        intake,
+        epoch.state_store,
+        cache,
+        epoch.number,
+        epoch.base,
+        work.standing,
+        work.pause_failed and work.live and epoch.state_store == "files",
         (epoch.past or epoch.number) if epoch.backfill else 0,
         ResultLimits.of(work.settings["result_limit"], free_bytes(folder.root), work.result_limits),
         float(work.settings["function_timeout"]) or None,
-    )  # fmt: skip
+    )
     # Written before the epoch, from which on the change has happened.
     digest = write_job(folder, job)
     if decision.kind is StartKind.CHANGED:

@@ -71,17 +71,27 @@ class JobChange:
 
 
 def version_of(
-    epoch: Epoch, queries: Mapping[str, int] | None = None, sources: Mapping[str, int] | None = None,
+    epoch: Epoch,
+    queries: Mapping[str, int] | None = None,
+    sources: Mapping[str, int] | None = None,
     rows: Mapping[str, int] | None = None,
-) -> VersionInfo:  # fmt: skip
+) -> VersionInfo:
     """Return the version that an epoch records. queries, sources: heartbeats; rows: answered by each query."""
     failed = {name: record.failure for name, record in epoch.paused.items() if record.failure is not None}
     results = {name: record.id for name, record in epoch.paused.items()}
     results |= {name: record.id for name, record in epoch.queries.items()}
     return VersionInfo(
-        epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {}, epoch.offset,
-        results, rows or {},
-    )  # fmt: skip
+        epoch.number,
+        epoch.command,
+        epoch.outcomes,
+        epoch.base,
+        failed,
+        queries or {},
+        sources or {},
+        epoch.offset,
+        results,
+        rows or {},
+    )
 
 
 def stored_version(checkpoint: Path) -> VersionInfo | None:

@@ -158,10 +158,14 @@ class ManifestChange:
         }
         changed = ShardManifest(stage.token, stage.epoch, StageMarks(after.progress, firsts, operators), synopses)
         return ManifestChange(
-            name, FileManifest(changed, new, manifest.dead), _lost(known, stage.synopses),
-            _lost(before.firsts, after.firsts), _lost(before.operators, after.operators),
-            _lost(base.files, manifest.files), fewer,
-        )  # fmt: skip
+            name,
+            FileManifest(changed, new, manifest.dead),
+            _lost(known, stage.synopses),
+            _lost(before.firsts, after.firsts),
+            _lost(before.operators, after.operators),
+            _lost(base.files, manifest.files),
+            fewer,
+        )
 
     def applied(self, base: FileManifest) -> FileManifest:
         """Return the manifest. Raises KeyError where `base` lacks what it should have."""
@@ -189,9 +193,12 @@ class ManifestChange:
         """Return the change as JSON. format_: the layout that it has."""
         chunks: Json = {file: list(names) for file, names in self.chunks.items()}
         gone: Json = {
-            "synopses": list(self.synopses), "firsts": list(self.births), "operators": list(self.operators),
-            "files": list(self.files), "chunks": chunks,
-        }  # fmt: skip
+            "synopses": list(self.synopses),
+            "firsts": list(self.births),
+            "operators": list(self.operators),
+            "files": list(self.files),
+            "chunks": chunks,
+        }
         return {**self.changed.as_json(format_), "base": self.base, "gone": gone}
 
     @staticmethod
@@ -200,9 +207,14 @@ class ManifestChange:
         gone = nested(fields, "gone")
         chunks = {file: texts(nested(gone, "chunks"), file) for file in nested(gone, "chunks")}
         return ManifestChange(
-            text(fields, "base"), FileManifest.from_json(fields), texts(gone, "synopses"), integers(gone, "firsts"),
-            texts(gone, "operators"), texts(gone, "files"), chunks,
-        )  # fmt: skip
+            text(fields, "base"),
+            FileManifest.from_json(fields),
+            texts(gone, "synopses"),
+            integers(gone, "firsts"),
+            texts(gone, "operators"),
+            texts(gone, "files"),
+            chunks,
+        )
 
 
 def _lost(before: Mapping[Key, object], after: Mapping[Key, object]) -> list[Key]:

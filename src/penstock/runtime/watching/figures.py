@@ -171,10 +171,11 @@ class FigureKeeper:
             before = work.get(shard, StepWork())
             spent = seconds.get(step)
             work[shard] = StepWork(
-                before.rows_in + rows_in.get(step, 0), before.rows_out + counts.rows_out.get(step, 0),
+                before.rows_in + rows_in.get(step, 0),
+                before.rows_out + counts.rows_out.get(step, 0),
                 before.seconds if spent is None else spent + (before.seconds or 0.0),
                 before.joint_errors + (step in counts.joint_errors),
-            )  # fmt: skip
+            )
         stage = report.stage, shard
         self._stages[stage] = self._stages.get(stage, 0.0) + sum(report.phases.values())
         if isinstance(report, ShardReport) and report.state is not None:
@@ -192,11 +193,14 @@ class FigureKeeper:
                 continue
             self._logged.add(cause)
             log_event(
-                LOG, logging.WARNING, "joint_call_failed",
+                LOG,
+                logging.WARNING,
+                "joint_call_failed",
                 f"a call that advances several operators {cause[0]} failed ({error}); each advanced alone, with the"
                 " same answer in more time",
-                operator=cause[0], cause=error,
-            )  # fmt: skip
+                operator=cause[0],
+                cause=error,
+            )
 
     def batch(self, one: BatchFigures, delivered: Mapping[str, float]) -> None:
         """Add a batch. delivered: by query with rows in it, seconds from the start of the round to the end of their
@@ -225,9 +229,15 @@ class FigureKeeper:
         edges = {(key, port): one for key, ports in list(self._edges.items()) for port, one in list(ports.items())}
         sizes = {(key, *at): one for key, parts in list(self._synopses.items()) for at, one in list(parts.items())}
         return RunFigures(
-            plan, work, edges, sizes, dict(self._stages), tuple(self._batches),
-            {query: tuple(some) for query, some in list(self._latencies.items())}, self._since,
-        )  # fmt: skip
+            plan,
+            work,
+            edges,
+            sizes,
+            dict(self._stages),
+            tuple(self._batches),
+            {query: tuple(some) for query, some in list(self._latencies.items())},
+            self._since,
+        )
 
 
 def quantile(values: Collection[float], share: float) -> float | None:

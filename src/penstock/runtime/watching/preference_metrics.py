@@ -89,12 +89,17 @@ class PreferenceMetrics:
         completeness = _completeness(*(found.pop(name) for name in _OF_COMPLETENESS))
         asked, rows = sum(found[name] for name in _PARTS), found["rows"]
         return PreferenceMetrics(
-            units_asked=asked, share=found["units_done"] / asked if asked else 1.0,
-            results_per_row=found["results"] / rows if rows else None, completeness=completeness,
-            promising_delay=seconds("promising", 0.5), promising_delay_high=seconds("promising", 0.95),
-            other_delay=seconds("other", 0.5), other_delay_high=seconds("other", 0.95),
-            age_difference=apart / pairs * tick if pairs else None, **found,
-        )  # fmt: skip
+            units_asked=asked,
+            share=found["units_done"] / asked if asked else 1.0,
+            results_per_row=found["results"] / rows if rows else None,
+            completeness=completeness,
+            promising_delay=seconds("promising", 0.5),
+            promising_delay_high=seconds("promising", 0.95),
+            other_delay=seconds("other", 0.5),
+            other_delay_high=seconds("other", 0.95),
+            age_difference=apart / pairs * tick if pairs else None,
+            **found,
+        )
 
 
 _OF_COMPLETENESS = ("pairs_examined", "pairs_missing", "look_ups_missing", "look_ups", "pairs_of_look_ups")

@@ -125,9 +125,15 @@ class Recorder:
                 self._shard_figures[report.stage, report.shard] = report.figures
 
     def batch(
-        self, duration: float, sink: float, cores: int, totals: Totals, number: int = 0,
-        delivered: Mapping[str, float] | None = None, failed: Sequence[str] = (),
-    ) -> RunMetrics:  # fmt: skip
+        self,
+        duration: float,
+        sink: float,
+        cores: int,
+        totals: Totals,
+        number: int = 0,
+        delivered: Mapping[str, float] | None = None,
+        failed: Sequence[str] = (),
+    ) -> RunMetrics:
         """Record the end of the batch in progress and return the metrics.
 
         Args:
@@ -153,10 +159,21 @@ class Recorder:
             sum(_added(_counts(totals, i), _counts(self._previous_totals, i)).values()) for i in (_LATE, _MALFORMED)
         )
         batch = BatchFigures(
-            number, self._clock(), duration, last, rows_in, rows_out, late, malformed, tuple(failed),
-            max(lags, default=None), sum(source.backlog_bytes for source in run.sources.values()),
-            sum(source.backlog_records for source in run.sources.values()), run.state_rows, run.state_bytes,
-        )  # fmt: skip
+            number,
+            self._clock(),
+            duration,
+            last,
+            rows_in,
+            rows_out,
+            late,
+            malformed,
+            tuple(failed),
+            max(lags, default=None),
+            sum(source.backlog_bytes for source in run.sources.values()),
+            sum(source.backlog_records for source in run.sources.values()),
+            run.state_rows,
+            run.state_bytes,
+        )
         self._figures.batch(batch, delivered or {})
         self._previous_totals = totals
         return run
@@ -187,11 +204,15 @@ class Recorder:
             # Nothing comes that would take the place of the last batch.
             self._rates = ({}, {})
         return replace(
-            self._run, batches=totals.batches, batch_bytes=totals.batch_bytes, operators=operators,
-            state_rows=rows, state_bytes=nbytes,
+            self._run,
+            batches=totals.batches,
+            batch_bytes=totals.batch_bytes,
+            operators=operators,
+            state_rows=rows,
+            state_bytes=nbytes,
             sources={name: self._source(name, source, totals, now) for name, source in self._sources.items()},
             queries={name: self._query(name, totals, figures.get(name, ()), now) for name in self._plan.queries},
-        )  # fmt: skip
+        )
 
     def take_touched(self) -> list[OperatorMetrics]:
         """Return the operators that ran, or whose state was measured, since the last call."""
@@ -259,10 +280,17 @@ class Recorder:
             return known[1]
         heartbeat, lag = _heartbeat_and_lag(tick, domain, now)
         metrics = QueryMetrics(
-            rows, rate, heartbeat, lag, *state,
-            SheddingMetrics.of(figures), FrequentMetrics.of(figures), PreferenceMetrics.of(figures, domain),
-            PeriodMetrics.of(figures), ApproximationMetrics.of(figures, self._width(name)),
-        )  # fmt: skip
+            rows,
+            rate,
+            heartbeat,
+            lag,
+            *state,
+            SheddingMetrics.of(figures),
+            FrequentMetrics.of(figures),
+            PreferenceMetrics.of(figures, domain),
+            PeriodMetrics.of(figures),
+            ApproximationMetrics.of(figures, self._width(name)),
+        )
         if not figures:
             self._known[name] = made_of, metrics
         return metrics

@@ -49,9 +49,15 @@ _WATCHED = ("/healthz", "/readyz", "/metrics")
 def create_app(door: HttpDoor) -> ASGIApp:
     """Return the application of a door."""
     app = FastAPI(
-        title="Penstock", version=__version__, description=_ABOUT, docs_url=None, redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None, redirect_slashes=False, separate_input_output_schemas=False,
-    )  # fmt: skip
+        title="Penstock",
+        version=__version__,
+        description=_ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
     app.state.door = door
     for router in _ROUTERS:
         app.include_router(router, dependencies=[Depends(_known_parameters)])

@@ -342,11 +342,22 @@ def _error(error: Any) -> ErrorDocument | None:
 
 def query_document(view: QueryView) -> QueryDocument:
     return QueryDocument(
-        name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.sql,
-        columns=_columns(view.columns), sink=view.sink, instant=view.instant, rows=view.rows,
-        attributes=dict(view.attributes), error=_error(view.error), share=view.share,
-        first=view.first, change=view.change, selected=_columns(view.selected),
-    )  # fmt: skip
+        name=view.name,
+        id=view.id,
+        state=view.state,
+        kind="stream" if view.is_stream else "relation",
+        sql=view.sql,
+        columns=_columns(view.columns),
+        sink=view.sink,
+        instant=view.instant,
+        rows=view.rows,
+        attributes=dict(view.attributes),
+        error=_error(view.error),
+        share=view.share,
+        first=view.first,
+        change=view.change,
+        selected=_columns(view.selected),
+    )
 
 
 def running_document(view: StatementView) -> RunningDocument:
@@ -355,42 +366,60 @@ def running_document(view: StatementView) -> RunningDocument:
 
 def source_document(view: SourceView) -> SourceDocument:
     return SourceDocument(
-        name=view.name, kind="stream" if view.is_stream else "relation", connector=view.connector,
-        columns=_columns(view.columns), sql=view.sql, heartbeat=view.heartbeat,
-    )  # fmt: skip
+        name=view.name,
+        kind="stream" if view.is_stream else "relation",
+        connector=view.connector,
+        columns=_columns(view.columns),
+        sql=view.sql,
+        heartbeat=view.heartbeat,
+    )
 
 
 def catalog_document(view: CatalogView) -> CatalogDocument:
     return CatalogDocument(
         sources=[source_document(one) for one in view.sources],
         views=[ViewDocument(name=one.name, sql=one.sql, columns=_columns(one.columns)) for one in view.views],
-        queries=[query_document(one) for one in view.queries], functions=list(view.functions), sql=view.sql,
+        queries=[query_document(one) for one in view.queries],
+        functions=list(view.functions),
+        sql=view.sql,
         unbound=[
             UnboundDocument(kind=one.kind, name=one.name, sql=one.sql, error=ErrorDocument(**error_document(one.error)))
             for one in view.unbound
         ],
-    )  # fmt: skip
+    )
 
 
 def command_document(view: CommandView) -> CommandDocument:
     return CommandDocument(
-        number=view.number, at=view.at, who=view.who, sql=view.sql, state=view.state, version=view.version,
-        error=_error(view.error), share=view.share,
-    )  # fmt: skip
+        number=view.number,
+        at=view.at,
+        who=view.who,
+        sql=view.sql,
+        state=view.state,
+        version=view.version,
+        error=_error(view.error),
+        share=view.share,
+    )
 
 
 def health_document(view: HealthView, ready: bool) -> HealthDocument:
     fine = view.ready if ready else view.alive
     return HealthDocument(
-        status="ok" if fine else "unavailable", problem=None if fine else view.problem, version=view.version,
+        status="ok" if fine else "unavailable",
+        problem=None if fine else view.problem,
+        version=view.version,
         batch=view.batch,
-    )  # fmt: skip
+    )
 
 
 def entity_document(view: EntityView) -> EntityDocument:
     """Return the document of an entity."""
     attributes = [AttributeDocument(**asdict(one)) for one in view.attributes]
     return EntityDocument(
-        id=view.id, kind=view.kind, name=view.name, relation=view.relation, queries=list(view.queries),
+        id=view.id,
+        kind=view.kind,
+        name=view.name,
+        relation=view.relation,
+        queries=list(view.queries),
         attributes=attributes,
-    )  # fmt: skip
+    )

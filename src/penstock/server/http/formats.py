@@ -43,8 +43,11 @@ _MEDIA = {
     BodyFormat.SSE: "text/event-stream",
 }
 #: Other names of the media types.
-_OTHERS = {"application/ndjson": BodyFormat.NDJSON, "application/jsonl": BodyFormat.NDJSON,
-           "application/x-apache-arrow-stream": BodyFormat.ARROW}  # fmt: skip
+_OTHERS = {
+    "application/ndjson": BodyFormat.NDJSON,
+    "application/jsonl": BodyFormat.NDJSON,
+    "application/x-apache-arrow-stream": BodyFormat.ARROW,
+}
 #: Bytes of rows in memory that are written at once.
 _PIECE_BYTES = 2**20
 _BY_MEDIA = {media.partition(";")[0]: form for form, media in _MEDIA.items()} | _OTHERS

@@ -43,9 +43,12 @@ _PIECE = 64 * 1024
 #: Accepted encodings of bodies, as zlib has them.
 _WINDOW_OF = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 #: Headers of every answer: nothing of it is cached, framed or executed by a browser.
-_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
-            (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
-            (b"referrer-policy", b"no-referrer"))  # fmt: skip
+_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+)
 
 
 class Gate:
@@ -158,9 +161,12 @@ class Gate:
             # A token without its scheme is no scheme: it must not be part of the message.
             other = f", its Authorization is {scheme}" if token and scheme.isalpha() and len(scheme) < 20 else ""
             raise Refused(
-                401, "P0801", f"the request has no token{other}", hint="send the header `Authorization: Bearer TOKEN`",
+                401,
+                "P0801",
+                f"the request has no token{other}",
+                hint="send the header `Authorization: Bearer TOKEN`",
                 headers={"WWW-Authenticate": 'Bearer realm="penstock"'},
-            )  # fmt: skip
+            )
         presented = digest(token)
         seen = presented is not None and any(hmac.compare_digest(presented, known) for known in self._known)
         wait = 0.0 if seen else self._door.failures.wait(address)
@@ -173,10 +179,12 @@ class Gate:
             self._door.failures.failed(address)
             log_event(_LOG, logging.WARNING, "login failed", f"a token from {address} was refused", address=address)
             raise Refused(
-                401, "P0801", "the token is unknown, expired or revoked",
+                401,
+                "P0801",
+                "the token is unknown, expired or revoked",
                 hint="`penstock token list` shows the valid ones",
                 headers={"WWW-Authenticate": 'Bearer realm="penstock", error="invalid_token"'},
-            )  # fmt: skip
+            )
         if presented is not None:
             self._known.add(presented)
         return caller

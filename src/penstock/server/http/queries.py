@@ -22,8 +22,9 @@ from penstock.server.http.statements import Key, checked_key, executed, script_r
 from penstock.server.roles import AccessRole
 from penstock.server.service import ScriptRequest
 
-router = APIRouter(prefix="/v1/queries", responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
-                   tags=["queries"])  # fmt: skip
+router = APIRouter(
+    prefix="/v1/queries", responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}}, tags=["queries"]
+)
 
 _TEXT = "text/plain; charset=utf-8"
 #: Media types of plans that are no plain text.

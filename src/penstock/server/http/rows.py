@@ -81,10 +81,14 @@ async def post(
         more: dict[str, Any] = {} if durable.position is None else {"position": durable.position}
         more |= {"notices": notices} if notices else {}
         return PostedDocument(
-            rows=durable.rows, repeated=durable.repeated, malformed=len(posted.malformed), rejected=listed,
-            late=durable.late, complete_to=durable.complete_to,
+            rows=durable.rows,
+            repeated=durable.repeated,
+            malformed=len(posted.malformed),
+            rejected=listed,
+            late=durable.late,
+            complete_to=durable.complete_to,
             **more,
-        )  # fmt: skip
+        )
 
     document = await door.posting(added)
     if document.malformed:

@@ -49,12 +49,24 @@ _LONGEST_KEY = 255
 #: Characters of a notice that a header has as they are.
 _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%;")
 
-Key = Annotated[str | None, Header(alias="Idempotency-Key", description="Executes the request once, however often it "
-                                   "is sent.", max_length=_LONGEST_KEY)]  # fmt: skip
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="Executes the request once, however often it is sent.",
+        max_length=_LONGEST_KEY,
+    ),
+]
 
-After = Annotated[str | None, Header(alias="Penstock-After", description="A position, as a post or an INSERT answers "
-                                     "it: rows are read when what was posted up to there has been read.",
-                                     max_length=10_000)]  # fmt: skip
+After = Annotated[
+    str | None,
+    Header(
+        alias="Penstock-After",
+        description="A position, as a post or an INSERT answers "
+        "it: rows are read when what was posted up to there has been read.",
+        max_length=10_000,
+    ),
+]
 
 
 @router.post(

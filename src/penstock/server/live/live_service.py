@@ -107,9 +107,14 @@ class LiveService:
     """
 
     def __init__(
-        self, control: Control, engine: Engine, access: StatementAccess, seconds: float = 60.0, stalled: float = 60.0,
+        self,
+        control: Control,
+        engine: Engine,
+        access: StatementAccess,
+        seconds: float = 60.0,
+        stalled: float = 60.0,
         tokens: TokenFile | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._control = control
         self._engine = engine
         self._access = access
@@ -177,9 +182,14 @@ class LiveService:
         """Bring the declarations to those of the script; reply to each statement of the difference."""
         request.caller.need(AccessRole.CONTROL, "to change the catalog")
         outcomes = self._control.apply(
-            request.script, request.settings, _principal(request.caller), request.key, request.wait,
-            self._seconds or None, request.dry,
-        )  # fmt: skip
+            request.script,
+            request.settings,
+            _principal(request.caller),
+            request.key,
+            request.wait,
+            self._seconds or None,
+            request.dry,
+        )
         replies = [self._check_reply(one) if request.dry else self._reply(one, request) for one in outcomes]
         pairs = zip(replies, outcomes, strict=True)
         return self._announced([replace(reply, sql=redacted_text(one.text)) for reply, one in pairs], outcomes)
@@ -234,10 +244,16 @@ class LiveService:
         kind, outcome, command = one.kind, one.outcome, one.command
         if outcome is not None:
             return StatementReply(
-                kind, outcome.state.value, outcome.number, outcome.version, self._instant(outcome),
-                error=outcome.error, changed=outcome.rows, position=position_of(self._control, command, outcome),
+                kind,
+                outcome.state.value,
+                outcome.number,
+                outcome.version,
+                self._instant(outcome),
+                error=outcome.error,
+                changed=outcome.rows,
+                position=position_of(self._control, command, outcome),
                 notices=() if not isinstance(command, InsertRows) else self._kept_by_readers(command.source),
-            )  # fmt: skip
+            )
         if isinstance(command, SelectOnce):
             return self._selected(kind, one.text, command, request)
         if isinstance(command, Subscribe):
@@ -283,12 +299,20 @@ class LiveService:
             found = self._engine.select(command.query, scope, statement.id, request.left)
         tick = found.answer.tick
         instant = None if tick is None else command.query.domain.show(tick)
-        since = {name: domain.show(found.since[name]) for name, domain in sources.items()
-                 if domain is not None and name in found.since}  # fmt: skip
+        since = {
+            name: domain.show(found.since[name])
+            for name, domain in sources.items()
+            if domain is not None and name in found.since
+        }
         return StatementReply(
-            kind, "DONE", instant=instant, table=found.answer.table, staleness=found.staleness, since=since,
+            kind,
+            "DONE",
+            instant=instant,
+            table=found.answer.table,
+            staleness=found.staleness,
+            since=since,
             notices=found.notices,
-        )  # fmt: skip
+        )
 
     def _shown(self, command: ShowCommand) -> tuple[str, pa.Table | None]:
         """Return what SHOW lists, an entry a line; queries also as a table."""
@@ -330,9 +354,12 @@ class LiveService:
         """Return the rows of a SUBSCRIBE as they come."""
         self._await(request.after, request.left)
         results = ResultRequest(
-            request.cursor, snapshot=command.snapshot, progress=command.progress, after=command.as_of,
+            request.cursor,
+            snapshot=command.snapshot,
+            progress=command.progress,
+            after=command.as_of,
             up_to=command.up_to,
-        )  # fmt: skip
+        )
         if isinstance(command.query, str):
             source = self._source_of(command.query, results)
         else:
@@ -490,19 +517,24 @@ class LiveService:
         beats = self._control.version().sources
         sources = tuple(
             SourceView(
-                one.name, one.is_stream, one.connector, tuple((c.name, type_name(c.type)) for c in one.columns),
-                redacted_text(bound.texts.get(key, "")), shown_tick(one.domain, beats.get(key)),
+                one.name,
+                one.is_stream,
+                one.connector,
+                tuple((c.name, type_name(c.type)) for c in one.columns),
+                redacted_text(bound.texts.get(key, "")),
+                shown_tick(one.domain, beats.get(key)),
                 tuple(one.columns[index].name for index in one.primary_key),
             )
             for key, one in bound.sources.items()
-        )  # fmt: skip
+        )
         views = tuple(
             DeclaredView(
-                view.name, redacted_text(view.text),
+                view.name,
+                redacted_text(view.text),
                 tuple(zip(view.names, (type_name(type_) for type_ in view.root.schema.types), strict=True)),
             )
             for view in bound.views.values()
-        )  # fmt: skip
+        )
         functions = tuple(one.name for one in stored if one.kind in ("FUNCTION", "AGGREGATE"))
         text = redacted_text(self._control.catalog_text())
         return CatalogView(sources, views, tuple(self.queries()), functions, text, unbound_views(bound))

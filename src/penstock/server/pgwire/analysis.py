@@ -45,8 +45,11 @@ _OF_SYNTAX, _OF_NAMES = "P01", ("P01", "P02", "P03")
 #: The error of rows whose primary key does not fit, which depends on the values.
 _OF_KEYS = "P0210"
 _READERS: dict[Does, Callable[[Statement], object]] = {
-    Does.COPIES: read_copy, Does.FETCHES: read_fetch, Does.PREPARES: read_prepare, Does.EXECUTES: read_execute,
-}  # fmt: skip
+    Does.COPIES: read_copy,
+    Does.FETCHES: read_fetch,
+    Does.PREPARES: read_prepare,
+    Does.EXECUTES: read_execute,
+}
 
 
 class StatementAnalysis:
@@ -131,8 +134,10 @@ class StatementAnalysis:
         tree = parsed(plain_text(one.statement, value_of)) if one.statement.values else one.tree
         assert tree is not None, "it was read before, perhaps with other values"
         reads = one.reads_tables or any("reg" in token.text.lower() for token in one.statement.tokens)
-        reads = reads or any(token.text.lower().startswith(("pg_", "to_", "col_", "obj_", "format_", "oidv"))
-                             for token in one.statement.tokens)  # fmt: skip
+        reads = reads or any(
+            token.text.lower().startswith(("pg_", "to_", "col_", "obj_", "format_", "oidv"))
+            for token in one.statement.tokens
+        )
         return tree, self._door.image() if reads else None
 
     async def columns(self, one: Classified, types: Sequence[WireType]) -> tuple[RowColumn, ...] | None:

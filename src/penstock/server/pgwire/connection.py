@@ -50,9 +50,13 @@ class PgConnection:
     """One client. tls: None where the server has no certificate; address: of the client."""
 
     def __init__(
-        self, door: PgDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: DoorTls | None,
+        self,
+        door: PgDoor,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        tls: DoorTls | None,
         address: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._door, self._reader, self._writer, self._tls = door, reader, writer, tls
         self.secret = secrets.randbits(32)
         self.number = 0
@@ -106,9 +110,16 @@ class PgConnection:
         except EOFError:
             return
         except PenstockError as error:
-            fatal = error if isinstance(error, Fatal) else Fatal(
-                error.state if isinstance(error, WireError) else PROTOCOL, error.message, error.hint, code=error.code
-            )  # fmt: skip
+            fatal = (
+                error
+                if isinstance(error, Fatal)
+                else Fatal(
+                    error.state if isinstance(error, WireError) else PROTOCOL,
+                    error.message,
+                    error.hint,
+                    code=error.code,
+                )
+            )
             await self._refused(fatal)
         except (OSError, ssl.SSLError):
             return
@@ -249,8 +260,13 @@ class PgConnection:
         caller = None if entry is None or proof is None else await self._door.call(lambda: tokens.valid(entry))
         if caller is None or proof is None or entry is None:
             self._door.failures.failed(self._address)
-            log_event(_LOG, logging.WARNING, "login failed", f"a login from {self._address} was refused",
-                      address=self._address)  # fmt: skip
+            log_event(
+                _LOG,
+                logging.WARNING,
+                "login failed",
+                f"a login from {self._address} was refused",
+                address=self._address,
+            )
             hint = "the user is the name of a token, the password the token; `penstock token list` shows the names"
             raise Fatal(NO_LOGIN, f"the login of {self.user} was refused", hint, code="P0801")
         self._door.known.add((self._address, entry.name, entry.sha256))

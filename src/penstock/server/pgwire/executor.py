@@ -265,7 +265,7 @@ class Executor:
         door = self._door
         return StreamRows(
             reply.results, door.streaming, left, door.closing.is_set, door.close_stream, self.interruption
-        )  # fmt: skip
+        )
 
     async def _rows_of(self, query: Statement, values: Values, left: Cancellation) -> RowSource:
         """Return the rows of a query inside of another statement."""
@@ -388,9 +388,13 @@ class Executor:
             key = "pg-" + hashlib.sha256(f"{key}\0{script.text}".encode()).hexdigest()
         self._door.count_script(self._caller.name)
         request = ScriptRequest(
-            script.script, self._caller, key, settings=self.analysis.settings(), left=left or self._left,
+            script.script,
+            self._caller,
+            key,
+            settings=self.analysis.settings(),
+            left=left or self._left,
             after=self.state.settings.get(AFTER),
-        )  # fmt: skip
+        )
         try:
             reply = await self._door.call(lambda: self._door.service.execute(request))
         except PenstockError as error:

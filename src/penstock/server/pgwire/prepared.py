@@ -114,9 +114,12 @@ class PreparedStatements:
         if await self.columns(prepared) != sent[1]:
             hint = "what it reads was replaced since it was described: prepare it again"
             raise WireError(
-                UNSUPPORTED, "cached plan must not change result type", hint, code="P0901",
+                UNSUPPORTED,
+                "cached plan must not change result type",
+                hint,
+                code="P0901",
                 routine="RevalidateCachedQuery",
-            )  # fmt: skip
+            )
         prepared.sent = version, sent[1]
 
     async def columns(self, prepared: Prepared) -> tuple[RowColumn, ...] | None:

@@ -89,10 +89,14 @@ class StreamRows:
     """
 
     def __init__(
-        self, source: ResultSource, run: Callable[[Callable[[], ResultPart | None]], Awaitable[ResultPart | None]],
-        left: Cancellation, is_closing: Callable[[], bool], closed: Callable[[], None],
+        self,
+        source: ResultSource,
+        run: Callable[[Callable[[], ResultPart | None]], Awaitable[ResultPart | None]],
+        left: Cancellation,
+        is_closing: Callable[[], bool],
+        closed: Callable[[], None],
         interruption: Callable[[], PenstockError],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.columns = columns_of(source.schema)
         self._source, self._run, self._left, self._is_closing = source, run, left, is_closing
         self._closed: Callable[[], None] | None = closed
@@ -172,7 +176,6 @@ def data_rows(batch: pa.RecordBatch, columns: Sequence[RowColumn], formats: Sequ
         yield from (messages.data_row(()) for _ in range(batch.num_rows))
         return
     encodings = [
-        encoded(column, one.type, binary)
-        for column, one, binary in zip(batch.columns, columns, formats, strict=True)
-    ]  # fmt: skip
+        encoded(column, one.type, binary) for column, one, binary in zip(batch.columns, columns, formats, strict=True)
+    ]
     yield from map(messages.data_row, zip(*encodings, strict=True))

@@ -61,9 +61,13 @@ class Conversation:
     """A connection that has logged in."""
 
     def __init__(
-        self, door: PgDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, executor: Executor,
+        self,
+        door: PgDoor,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        executor: Executor,
         variables: Variables,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._door, self._reader, self._writer = door, reader, writer
         self._executor, self._variables = executor, variables
         self._out = bytearray()

@@ -20,8 +20,11 @@ KEY = "penstock.key"
 AFTER, POSITION = "penstock.after", "penstock.position"
 #: Settings that belong to a connection, and are none of the language's.
 OWN = frozenset({KEY, AFTER, POSITION})
-_SHOWN = {"TIME ZONE": "timezone", "TRANSACTION ISOLATION LEVEL": "transaction_isolation",
-          "SESSION AUTHORIZATION": "session_authorization"}  # fmt: skip
+_SHOWN = {
+    "TIME ZONE": "timezone",
+    "TRANSACTION ISOLATION LEVEL": "transaction_isolation",
+    "SESSION AUTHORIZATION": "session_authorization",
+}
 
 
 def check_own(name: str) -> None:

@@ -30,11 +30,16 @@ def entity_view(view: SystemView, id_: str) -> EntityView:
         raise PenstockError("P0201", f"unknown entity {id_[:200]}", hint=hint)
     attributes = [
         AttributeView(
-            one.name, found.value(one), type_name(one.type), one.unit, one.setting is not None,
-            None if one.setting is None else one.setting.default, one.help,
+            one.name,
+            found.value(one),
+            type_name(one.type),
+            one.unit,
+            one.setting is not None,
+            None if one.setting is None else one.setting.default,
+            one.help,
         )
         for one in found.relation.attributes
-    ]  # fmt: skip
+    ]
     return _view(found, tuple(attributes))
 
 

@@ -36,12 +36,22 @@ def query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
     selected = () if bound is None else tuple((name, type_name(type_)) for name, type_ in bound.selected_columns)
     error = PenstockError(kept.code, kept.message) if kept.code else None
     return QueryView(
-        stored.name, str(stored.id), shown_state(one, version), redacted_text(stored.text),
+        stored.name,
+        str(stored.id),
+        shown_state(one, version),
+        redacted_text(stored.text),
         bound is not None and bound.root.is_stream,
-        schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
-        version.rows.get(kept.place), stored.attributes, error, one.share,
-        awaited_instant(one, version), shown_change(one, version), selected,
-    )  # fmt: skip
+        schema,
+        kept.sink.connector,
+        None if bound is None or tick is None else bound.domain.show(tick),
+        version.rows.get(kept.place),
+        stored.attributes,
+        error,
+        one.share,
+        awaited_instant(one, version),
+        shown_change(one, version),
+        selected,
+    )
 
 
 def bound_query(one: ListedQuery) -> Query:
@@ -72,10 +82,13 @@ def table_of_queries(
         shed: the remarks on queries that shed, by name.
     """
     views = [(query_view(one, version), declared_text(one.stored, written.get(one.stored.name))) for one in listed]
-    return listed_table("QUERIES", [
-        (view.name, view.state, kind_of_rows(view.is_stream), view.sink, _remark(view, shed), redacted_text(text))
-        for view, text in views
-    ])  # fmt: skip
+    return listed_table(
+        "QUERIES",
+        [
+            (view.name, view.state, kind_of_rows(view.is_stream), view.sink, _remark(view, shed), redacted_text(text))
+            for view, text in views
+        ],
+    )
 
 
 def queries_as_lines(table: pa.Table) -> list[str]:
@@ -153,9 +166,15 @@ def plan_change_text(one: ListedQuery) -> str:
 def command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
     """Return a command of the log as it is listed."""
     return CommandView(
-        outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
-        outcome.version, outcome.error, outcome.share,
-    )  # fmt: skip
+        outcome.number,
+        moment(transaction.at),
+        transaction.who,
+        redacted_text(text),
+        outcome.state.value,
+        outcome.version,
+        outcome.error,
+        outcome.share,
+    )
 
 
 def late_notice(source: str, rows: int, late: int) -> Notice:

@@ -6,6 +6,11 @@ from __future__ import annotations
 from penstock.shedding.contract import DropUnit, Policy, TieOrder
 
 POLICY = Policy(
-    "cals", "the tuple whose drop costs the least accuracy", DropUnit.STRETCH, TieOrder.LEAVES_FIRST,
-    delta=True, rho=True, spares_arriving=True,
-)  # fmt: skip
+    "cals",
+    "the tuple whose drop costs the least accuracy",
+    DropUnit.STRETCH,
+    TieOrder.LEAVES_FIRST,
+    delta=True,
+    rho=True,
+    spares_arriving=True,
+)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from penstock.shedding.contract import DropUnit, Policy, TieOrder
 
 POLICY = Policy(
-    "cals_v", "the tuple whose drop adds the fewest tuples to the answer", DropUnit.STRETCH, TieOrder.HASHED,
-    delta=True, gone=True, spares_arriving=True,
-)  # fmt: skip
+    "cals_v",
+    "the tuple whose drop adds the fewest tuples to the answer",
+    DropUnit.STRETCH,
+    TieOrder.HASHED,
+    delta=True,
+    gone=True,
+    spares_arriving=True,
+)

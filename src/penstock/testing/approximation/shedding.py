@@ -122,8 +122,9 @@ class NaiveShedding:
 
     # --- arrivals
 
-    def arrive(self, rank: int, period: Period, ts: int, expires: int, clock: int | None = None, weight: int = 1
-    ) -> list[HeldTuple]:  # fmt: skip
+    def arrive(
+        self, rank: int, period: Period, ts: int, expires: int, clock: int | None = None, weight: int = 1
+    ) -> list[HeldTuple]:
         """Take one arrival; return the tuples that it pushes out, in order."""
         begin, end = period
         arrived = HeldTuple(rank, begin, end, expires, ts, self._arrived, weight)
@@ -280,9 +281,7 @@ class NaiveShedding:
     def _remove(self, t: HeldTuple, *, dropped: bool) -> None:
         begin, end = stretch = self.stretch_of(t)
         lost = self._lost.pop((t.rank, stretch), _Lost())
-        left = min(
-            (o for o in self.held if o.rank == t.rank and o.begin == begin), key=lambda o: (-o.end, o.number)
-        )  # fmt: skip
+        left = min((o for o in self.held if o.rank == t.rank and o.begin == begin), key=lambda o: (-o.end, o.number))
         was_first = t is left
         self.held.remove(t)
         rest = [o.period for o in self.held if o.rank == t.rank]

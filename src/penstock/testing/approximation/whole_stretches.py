@@ -117,9 +117,13 @@ class HeldGranule(Generic[T]):
 
 
 def held_granules(
-    arrivals: list[StretchArrival[T]], budgets: list[int], bucket_of: Callable[[int], int], slide: int, length: int,
+    arrivals: list[StretchArrival[T]],
+    budgets: list[int],
+    bucket_of: Callable[[int], int],
+    slide: int,
+    length: int,
     least: int,
-) -> tuple[list[HeldGranule[T]], list[Fall]]:  # fmt: skip
+) -> tuple[list[HeldGranule[T]], list[Fall]]:
     """Return the granules that are held for a while, where entries are runs of granules of one value, and how
     thresholds fall.
 

@@ -63,4 +63,4 @@ __all__ = [
     "values_of",
     "window_sample",
     "windowed",
-]  # fmt: skip
+]

@@ -115,10 +115,13 @@ def _(node: StretchChances, world: World) -> Relation:
     drawn = node.input
     if isinstance(drawn, SessionWindow) and node.once:
         kept = [s for s in held_sessions(drawn, world)[0] if s.until == END]
-        return windowed([
-            (row[-2], (s.end, s.end + 1), (*row[:-3], s.begin, s.end, record(s.rank, s.emitted_below)))
-            for s in kept for row in s.members
-        ])  # fmt: skip
+        return windowed(
+            [
+                (row[-2], (s.end, s.end + 1), (*row[:-3], s.begin, s.end, record(s.rank, s.emitted_below)))
+                for s in kept
+                for row in s.members
+            ]
+        )
     if isinstance(drawn, Coalesce) and node.once:
         closed = closed_stretches(drawn, world)
         return windowed([(0, life, (*row, record(s.rank, s.emitted_below))) for life, row, s in closed])
@@ -126,8 +129,9 @@ def _(node: StretchChances, world: World) -> Relation:
 
     def at(tau: int) -> Bag:
         rows = below.at(tau)
-        thresholds = [min([t for ts, b, t in falls if b == bucket and ts <= tau], default=2**63)
-                      for bucket in range(node.buckets)]  # fmt: skip
+        thresholds = [
+            min([t for ts, b, t in falls if b == bucket and ts <= tau], default=2**63) for bucket in range(node.buckets)
+        ]
         return [
             (*row, record(rank, thresholds[salted(rank, 4) % node.buckets]))
             for row, rank in zip(rows, _ranks(node, rows), strict=True)

@@ -46,7 +46,7 @@ class JoinSimulation(Simulation):
 
     def __init__(
         self, node: PreferringJoin, sides: list[PreferredSide], later: list[PreferredSide], final: int, shards: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(node.preference, sides, final, shards)
         self.node, self.later = node, later
 
@@ -54,9 +54,10 @@ class JoinSimulation(Simulation):
         into = 1 - x.side
         side = self.sides[into]
         before = [
-            y for y in side.arrived
+            y
+            for y in side.arrived
             if y.order < x.order and y.start <= x.ts < y.end and y.passes and y.number is not None
-        ]  # fmt: skip
+        ]
         candidates = [y for y in before if self._equal(x, y)][::-1]
         zones: list[SeenZone] = []
         if side.summary is not None:
@@ -97,8 +98,20 @@ class JoinSimulation(Simulation):
             return
         nothing = (None,) * len(self.sides[into].schema)
         product = self.product(expressions, self._joined(x, nothing), count, share, fed)
-        entry = WaitingEntry(x, low, stretch, product, 0.0, partners, False, absent, x.ts, None, bool(partners),
-                             estimate=None if zone is None else zone.estimate)  # fmt: skip
+        entry = WaitingEntry(
+            x,
+            low,
+            stretch,
+            product,
+            0.0,
+            partners,
+            False,
+            absent,
+            x.ts,
+            None,
+            bool(partners),
+            estimate=None if zone is None else zone.estimate,
+        )
         yield self.raced(entry, [whole_number(low)], 1 + count)
 
     def _zone_of(self, y: PreferredElement, zones: list[SeenZone]) -> SeenZone | None:
@@ -137,7 +150,7 @@ class ElementSimulation(Simulation):
 
     def __init__(
         self, node: PreferringSelection | PreferringLookUp, side: PreferredSide, final: int, shards: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(node.preference, [side], final, shards)
         self.expressions = node.expressions
 
@@ -174,16 +187,17 @@ class SelectionSimulation(ElementSimulation):
 class LookUpSimulation(ElementSimulation):
     def __init__(
         self, node: PreferringLookUp, side: PreferredSide, table: Callable[[int], Bag], final: int, shards: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(node, side, final, shards)
         self.node, self.table = node, table
 
     def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
         schema = self.node.right.schema
         found = [
-            row for row in self.table(x.ts)
+            row
+            for row in self.table(x.ts)
             if all(row[j] is not None and key_of((x.row[i],)) == key_of((row[j],)) for i, j in self.node.equal)
-        ]  # fmt: skip
+        ]
         columns = [pa.array([row[i] for row in found], f.type) for i, f in enumerate(schema)]
         drawn = draws(0, "", np.zeros(len(found), np.int64), columns).tolist()
         ordered = [row for _, row in sorted(zip(drawn, found, strict=True), key=lambda one: one[0])]
@@ -240,9 +254,15 @@ def _elements(node: Algebra, key: tuple[int, ...], world: World) -> dict[int, li
 
 
 def _side(
-    node: Algebra, number: int, keys: tuple[int, ...], condition: Expression | None,
-    summary: SummaryDefinition | None, summarised: tuple[int, ...], seed: int, found: list[_Placed],
-) -> PreferredSide:  # fmt: skip
+    node: Algebra,
+    number: int,
+    keys: tuple[int, ...],
+    condition: Expression | None,
+    summary: SummaryDefinition | None,
+    summarised: tuple[int, ...],
+    seed: int,
+    found: list[_Placed],
+) -> PreferredSide:
     arrived: list[PreferredElement] = []
     count = 0
     for place, (ts, (start, end), row) in found:
@@ -278,11 +298,17 @@ def _simulations(
         for shard in range(shards):
             sides = [
                 _side(
-                    inputs[n], n, _keys(node.equal, n), node.filters[n], node.summaries[n], node.summarised[n], seed,
+                    inputs[n],
+                    n,
+                    _keys(node.equal, n),
+                    node.filters[n],
+                    node.summaries[n],
+                    node.summarised[n],
+                    seed,
                     parts[n][shard],
                 )
                 for n in (0, 1)
-            ]  # fmt: skip
+            ]
             later = [
                 _side(stream, 0, one.summarised, None, one.summary, one.summarised, seed, part[shard])
                 for stream, one, part in zip(node.later, node.ahead, ahead, strict=True)

@@ -13,9 +13,19 @@ from penstock.testing.random.contract import RandomCase
 _UNIT = "SECOND"
 #: Aggregates of sessions: those that combine, with NULLs and selections, and those that need the elements.
 _CALLS = (
-    "COUNT(*)", "SUM(v)", "MIN(at)", "MAX(a)", "AVG(b)", "SUM(a + v)", "MAX(b) FILTER (WHERE v > 0)", "COUNT(b)",
-    "MAX(k)", "COUNT(DISTINCT v)", "SUM(LENGTH(VALID(s)))", "MIN(CAST(a AS DOUBLE))",
-)  # fmt: skip
+    "COUNT(*)",
+    "SUM(v)",
+    "MIN(at)",
+    "MAX(a)",
+    "AVG(b)",
+    "SUM(a + v)",
+    "MAX(b) FILTER (WHERE v > 0)",
+    "COUNT(b)",
+    "MAX(k)",
+    "COUNT(DISTINCT v)",
+    "SUM(LENGTH(VALID(s)))",
+    "MIN(CAST(a AS DOUBLE))",
+)
 
 
 class TemporalMaker:
@@ -30,9 +40,15 @@ class TemporalMaker:
         self._sources()
         for name in names:
             kinds = (
-                self.coalesced, self.sessions, self.valid, self.joined, self.counted, self.granules, self.until_next,
+                self.coalesced,
+                self.sessions,
+                self.valid,
+                self.joined,
+                self.counted,
+                self.granules,
+                self.until_next,
                 self.gaps,
-            )  # fmt: skip
+            )
             kind = self.choices.pick(kinds)
             self.result.statements.append(f"CREATE QUERY {name} AS {kind()};")
         return self.result
@@ -87,11 +103,16 @@ class TemporalMaker:
         length = choices.integer(1, 7)
         return choices.pick(
             (
-                "", f"[RANGE {length} SECOND]", f"[RANGE {length} SECOND SLIDE {choices.integer(1, 4)} SECOND]",
-                f"[ROWS {choices.integer(1, 4)}]", "[NOW]", f"[RANGE UNBOUNDED SLIDE {choices.integer(1, 3)} SECOND]",
-                f"[RANGE {length} SECOND SLIDE 3 SECOND ALIGN TO {choices.integer(0, 2)}]", "[VALID]",
+                "",
+                f"[RANGE {length} SECOND]",
+                f"[RANGE {length} SECOND SLIDE {choices.integer(1, 4)} SECOND]",
+                f"[ROWS {choices.integer(1, 4)}]",
+                "[NOW]",
+                f"[RANGE UNBOUNDED SLIDE {choices.integer(1, 3)} SECOND]",
+                f"[RANGE {length} SECOND SLIDE 3 SECOND ALIGN TO {choices.integer(0, 2)}]",
+                "[VALID]",
             )
-        )  # fmt: skip
+        )
 
     def valid_clause(self) -> str:
         """Return VALID FOR, or nothing: then the declaration says it."""
@@ -105,12 +126,18 @@ class TemporalMaker:
     def condition(self) -> str:
         return self.choices.pick(
             (
-                "LENGTH(VALID(s)) >= 3", "VALID(s) CONTAINS 5", "VALID(s) OVERLAPS PERIOD(3, 8)", "BEGIN(VALID(s)) < 6",
-                "END(VALID(s)) IS NULL", "CAST(VALID(s) AS INTERVAL SECOND) > 2", "VALID(s) BEFORE PERIOD(7, NULL)",
+                "LENGTH(VALID(s)) >= 3",
+                "VALID(s) CONTAINS 5",
+                "VALID(s) OVERLAPS PERIOD(3, 8)",
+                "BEGIN(VALID(s)) < 6",
+                "END(VALID(s)) IS NULL",
+                "CAST(VALID(s) AS INTERVAL SECOND) > 2",
+                "VALID(s) BEFORE PERIOD(7, NULL)",
                 "(1 = 0 OR LENGTH(VALID(s)) > 1)",
-                "NOT VALID(s) MEETS PERIOD(4, 9)", "ALLEN(VALID(s), PERIOD(2, 6)) <> 'during'",
+                "NOT VALID(s) MEETS PERIOD(4, 9)",
+                "ALLEN(VALID(s), PERIOD(2, 6)) <> 'during'",
             )
-        )  # fmt: skip
+        )
 
     # --- queries
 
@@ -176,11 +203,15 @@ class TemporalMaker:
         length = choices.integer(1, 7)
         window = choices.pick(
             (
-                "", "", "[NOW]", f"[RANGE {length} SECOND]", "[VALID]",
+                "",
+                "",
+                "[NOW]",
+                f"[RANGE {length} SECOND]",
+                "[VALID]",
                 f"[RANGE {length} SECOND SLIDE {choices.integer(1, 4)} SECOND ALIGN TO {choices.integer(0, 2)}]",
                 f"[RANGE UNBOUNDED SLIDE {choices.integer(1, 3)} SECOND]",
             )
-        )  # fmt: skip
+        )
         listed = choices.chance(50)
         columns = self.columns() if listed else "k, v"
         names = "".join(f"{part.split(' AS ')[-1].strip()}, " for part in columns.split(",") if part.strip())

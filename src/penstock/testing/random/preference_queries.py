@@ -9,15 +9,22 @@ from penstock.testing.random.contract import RandomCase
 
 _X = ("0.0", "1.5", "3.0", "2.0", "-1.0", "NULL", "NaN", "inf")
 _WINDOWS = (
-    "RANGE 6 SECONDS", "RANGE 3 SECONDS", "RANGE 20 SECONDS", "UNBOUNDED", "NOW", "RANGE 7 SECONDS SLIDE 3 SECONDS",
+    "RANGE 6 SECONDS",
+    "RANGE 3 SECONDS",
+    "RANGE 20 SECONDS",
+    "UNBOUNDED",
+    "NOW",
+    "RANGE 7 SECONDS SLIDE 3 SECONDS",
     "RANGE 1 SECOND SLIDE 2 SECONDS",
-)  # fmt: skip
+)
 _METHODS = (
-    "USING EXACT", "", "USING COUNTSKETCH (rows '3', counters '2', buckets '2', error '1')",
+    "USING EXACT",
+    "",
+    "USING COUNTSKETCH (rows '3', counters '2', buckets '2', error '1')",
     "WITH COLLAPSE (2, 2) AND GRANULARITY 3 SECONDS USING EXACT (maxlength '2 SECONDS')",
     "WITH GRANULARITY 2 SECONDS AND COLLAPSE (2, 3) USING COUNTSKETCH (rows '1', counters '4', buckets '1', error '2')",
     "WITH GRANULARITY 4 SECONDS AND COLLAPSE (3, 1)",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -106,9 +113,12 @@ def random_estimate(choices: Choices) -> RandomCase:
     call += choices.pick(("", "", " FILTER (WHERE x > 0)"))
     confidence = choices.pick(("", ", 0.9", ", 0.5"))
     items = [
-        f"ESTIMATE({call}) AS e", f"LOWER_BOUND(ESTIMATE({call}){confidence}) AS l", "COUNT(*) AS n",
-        f"UPPER_BOUND(ESTIMATE({call}){confidence}) AS u", f"ERROR_BOUND(ESTIMATE({call}){confidence}) AS w",
-    ]  # fmt: skip
+        f"ESTIMATE({call}) AS e",
+        f"LOWER_BOUND(ESTIMATE({call}){confidence}) AS l",
+        "COUNT(*) AS n",
+        f"UPPER_BOUND(ESTIMATE({call}){confidence}) AS u",
+        f"ERROR_BOUND(ESTIMATE({call}){confidence}) AS w",
+    ]
     kept = [item for item in items if choices.chance(60)] or items[:1]
     by = f" GROUP BY {group}" if group else ""
     clause = f"SELECT {', '.join(kept)}, ESTIMATE(COUNT(*)) AS all_rows{source}{by} WITH PREFERENCE WEIGHTED"
@@ -159,8 +169,14 @@ def _join(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
 
 def _joins(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Draw a join of three streams: all by one key, or in a row by two, or in another order than they are written."""
-    linked = choices.pick(("o.k = p.k AND p.k = s.k", "o.k = s.k AND p.k = s.k", "o.k = p.k AND p.g = s.g",
-                           "o.k = p.k AND o.k = s.k AND p.g = s.g"))  # fmt: skip
+    linked = choices.pick(
+        (
+            "o.k = p.k AND p.k = s.k",
+            "o.k = s.k AND p.k = s.k",
+            "o.k = p.k AND p.g = s.g",
+            "o.k = p.k AND o.k = s.k AND p.g = s.g",
+        )
+    )
     where = choices.pick(("", " AND s.g > 0", " AND x < v", " AND x < y AND o.g > 0", " AND x < y + v"))
     sources = ", ".join(f"{name} [{_window(choices)}]" for name in ("o", "p", "s"))
     text = f"SELECT o.k, x, y, v, o.at AS a, p.at AS b, s.at AS c FROM {sources} WHERE {linked}{where}"
@@ -193,7 +209,7 @@ def _look_up_as_of(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, .
 
 def _looked_up(
     choices: Choices, relation: str, window: str, other: str
-) -> tuple[str, tuple[str, ...], tuple[str, ...]]:  # fmt: skip
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Draw a join with a relation. other: a condition beside those that equate the keys."""
     sources = [f"o [{window}]", relation]
     if choices.chance(50):

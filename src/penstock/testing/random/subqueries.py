@@ -213,9 +213,13 @@ class RandomSubqueries:
         column = self.choices.pick(scopes[0])
         around = self.choices.pick(scopes[-1])
         options = (
-            ("COUNT(*)", "BIGINT"), (f"MAX({column})", "INT"), (f"MIN({column} + {around})", "INT"),
-            (f"COUNT({column})", "BIGINT"), (f"SUM({column})", "BIGINT"), (f"COUNT(DISTINCT {column})", "BIGINT"),
-        )  # fmt: skip
+            ("COUNT(*)", "BIGINT"),
+            (f"MAX({column})", "INT"),
+            (f"MIN({column} + {around})", "INT"),
+            (f"COUNT({column})", "BIGINT"),
+            (f"SUM({column})", "BIGINT"),
+            (f"COUNT(DISTINCT {column})", "BIGINT"),
+        )
         return self.choices.pick(options)
 
     def _having(self, scopes: Sequence[Names]) -> str:

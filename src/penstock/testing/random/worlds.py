@@ -43,7 +43,7 @@ __all__ = [
     "RandomColumn",
     "random_case",
     "seeded_choices",
-]  # fmt: skip
+]
 
 
 _NEW_YEAR = dt.datetime(2013, 1, 1)
@@ -54,9 +54,7 @@ ORIGINS: dict[bool, tuple[int, ...]] = {
 }
 
 
-def random_case(
-    choices: Choices, flavour: Flavour = FLAVOURS[0], queries: Sequence[str] | None = None
-) -> RandomCase:  # fmt: skip
+def random_case(choices: Choices, flavour: Flavour = FLAVOURS[0], queries: Sequence[str] | None = None) -> RandomCase:
     """Return a case over up to four sources and two views.
 
     Args:

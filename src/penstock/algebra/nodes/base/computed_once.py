@@ -6,9 +6,20 @@ from __future__ import annotations
 from typing import Any
 
 _PROPERTIES = (
-    "schema", "pattern", "keys", "domain", "is_stream", "boundedness", "source_names", "carries_ends",
-    "arrives_in_order", "is_instantaneous", "is_windowed", "results_have_lives", "needs",
-)  # fmt: skip
+    "schema",
+    "pattern",
+    "keys",
+    "domain",
+    "is_stream",
+    "boundedness",
+    "source_names",
+    "carries_ends",
+    "arrives_in_order",
+    "is_instantaneous",
+    "is_windowed",
+    "results_have_lives",
+    "needs",
+)
 
 
 def compute_once(kind: type) -> None:

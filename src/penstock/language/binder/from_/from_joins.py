@@ -54,9 +54,15 @@ def join_sources(join: JoinedSource, left: Inputs, right: Inputs, around: Around
 
 
 def _joined(
-    join: JoinedSource, left: Inputs, right: Inputs, rows: Inner | None, both: Inputs, others: tuple[Entry, ...],
-    around: Around, context: Context,
-) -> Inputs:  # fmt: skip
+    join: JoinedSource,
+    left: Inputs,
+    right: Inputs,
+    rows: Inner | None,
+    both: Inputs,
+    others: tuple[Entry, ...],
+    around: Around,
+    context: Context,
+) -> Inputs:
     names = _common_names(left.entries, others) if join.natural is not None else join.using
     pairs = _using(names, left.entries, others, context)
     conditions = tuple(
@@ -113,9 +119,13 @@ def _internal(inputs: Inputs) -> TextSpan | None:
 
 
 def _outer(
-    join: JoinedSource, left: Algebra, right: Algebra, parts: tuple[Expression, ...], entries: tuple[Entry, ...],
+    join: JoinedSource,
+    left: Algebra,
+    right: Algebra,
+    parts: tuple[Expression, ...],
+    entries: tuple[Entry, ...],
     pairs: list[tuple[Entry, Entry]],
-) -> Inputs:  # fmt: skip
+) -> Inputs:
     node: Algebra
     if join.kind is JoinKind.RIGHT:
         width, others = len(left.schema), len(right.schema)

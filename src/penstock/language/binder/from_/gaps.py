@@ -16,9 +16,13 @@ from penstock.types import CALENDAR
 
 
 def gaps_between(
-    source: PeriodSource, timed: Timed, coalesced: tuple[Algebra, tuple[Entry, ...]], closed: bool, mark: Mark,
+    source: PeriodSource,
+    timed: Timed,
+    coalesced: tuple[Algebra, tuple[Entry, ...]],
+    closed: bool,
+    mark: Mark,
     least: Duration | None,
-) -> tuple[Timed, Algebra, tuple[Entry, ...]]:  # fmt: skip
+) -> tuple[Timed, Algebra, tuple[Entry, ...]]:
     """Return the gaps between the stretches of `coalesced`, with their columns. Raises BindingFailed with the errors
     recorded.
 

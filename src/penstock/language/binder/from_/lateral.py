@@ -55,9 +55,13 @@ def come_nearer(right: Inputs) -> Inputs:
 
 
 def joined_beside(
-    join: JoinedSource, left: Inputs, rows: Inner, names: Sequence[str], parts: Sequence[Expression],
+    join: JoinedSource,
+    left: Inputs,
+    rows: Inner,
+    names: Sequence[str],
+    parts: Sequence[Expression],
     subqueries: ClauseSubqueries,
-) -> Algebra:  # fmt: skip
+) -> Algebra:
     """Return the join of the left side with the rows for each of its tuples, under the conditions `parts`. Raises
     BindingFailed after P0310 or P0312.
     """

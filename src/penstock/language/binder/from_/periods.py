@@ -131,7 +131,7 @@ class PeriodSource:
             self.context.fail("P0374", message, self.window.internal.span, hint)
         node, bound = periods_until_next(
             self.node, valid, self.name, self.entries, self.context, closed, listed, self.span
-        )  # fmt: skip
+        )
         ended = closed and not listed
         return Timed(node, bound, Begins.UNTIL_NEXT, None if node.is_stream else Closing(longest=0), ended)
 
@@ -261,9 +261,14 @@ class PeriodSource:
         return self._with(node, begin, end, PeriodBound(type_, domain), Begins.GRANULE)
 
     def _with(
-        self, node: Algebra, begin: Expression, end: Expression, bound: PeriodBound, begins: Begins,
+        self,
+        node: Algebra,
+        begin: Expression,
+        end: Expression,
+        bound: PeriodBound,
+        begins: Begins,
         length: Expression | None = None,
-    ) -> Timed:  # fmt: skip
+    ) -> Timed:
         columns = tuple(Column(f.type, i, f.name) for i, f in enumerate(self.node.schema))
         fields = (*self.node.schema.fields, Field("begin", BIGINT), Field("end", BIGINT))
         known = length.value if isinstance(length, Literal) else None
@@ -302,9 +307,10 @@ class PeriodSource:
         bounds = (Column(BIGINT, width, "begin"), Column(BIGINT, width + 1, "end"))
         fields = [Field(name, value.type) for name, value in named]
         below = Project(
-            timed.node, (*(value for _, value in named), *bounds),
+            timed.node,
+            (*(value for _, value in named), *bounds),
             (*fields, Field("begin", BIGINT), Field("end", BIGINT)),
-        )  # fmt: skip
+        )
         if only_closed and timed.closing is None:
             hint = "TIMESTAMP BY its begin, or VALID FOR"
             message = f"periods of {self.name} may begin at any time, so none is ever closed"

@@ -215,9 +215,15 @@ class SourceBinder:
             )
             return Inputs((), entries, failed=True)
         source = PeriodSource(
-            node, stream, entries, window, item.text if isinstance(item, Name) else "this query", item.span,
-            self.context, valid,
-        )  # fmt: skip
+            node,
+            stream,
+            entries,
+            window,
+            item.text if isinstance(item, Name) else "this query",
+            item.span,
+            self.context,
+            valid,
+        )
         node, entries = self._timed(source, named, qualifier)
         internal = window.internal.span if window is not None and window.internal is not None else None
         return Inputs((FromInput(node, item.span, internal),), entries)

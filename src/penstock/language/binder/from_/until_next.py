@@ -21,9 +21,15 @@ _KINDS = "a window in time, [VALID], or WHERE CLOSED(VALID(s)), which takes any 
 
 
 def periods_until_next(
-    node: Algebra, valid: ValidClause, name: str, entries: tuple[Entry, ...], context: Context, closed: bool,
-    listed: bool, span: TextSpan,
-) -> tuple[Algebra, PeriodBound]:  # fmt: skip
+    node: Algebra,
+    valid: ValidClause,
+    name: str,
+    entries: tuple[Entry, ...],
+    context: Context,
+    closed: bool,
+    listed: bool,
+    span: TextSpan,
+) -> tuple[Algebra, PeriodBound]:
     """Return the elements with their periods in two more columns. Raises BindingFailed with the errors recorded.
 
     Args:

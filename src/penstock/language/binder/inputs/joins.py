@@ -22,7 +22,7 @@ from penstock.algebra import (
     SemiJoin,
     SemiKind,
     is_nrr,
-)  # fmt: skip
+)
 from penstock.algebra.nodes.base import common_domain
 from penstock.algebra.nodes.join import Pairs
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjunction, conjuncts, remap

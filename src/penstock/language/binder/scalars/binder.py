@@ -92,9 +92,13 @@ class ScalarBinder:
         return bound
 
     def call(
-        self, name: str, node: exp.Expr, arguments: list[Expression], span: TextSpan | None = None,
+        self,
+        name: str,
+        node: exp.Expr,
+        arguments: list[Expression],
+        span: TextSpan | None = None,
         written: str | None = None,
-    ) -> Expression:  # fmt: skip
+    ) -> Expression:
         """Return the call of a function or operator of the table.
 
         Args:

@@ -91,9 +91,7 @@ def bound_function(binder: ScalarBinder, node: exp.Expr, name: str) -> Expressio
     if name != "ERROR_BOUND":
         return found.lower if name == "LOWER_BOUND" else found.upper
     lower, upper = found.lower, found.upper
-    return context.guard(
-        span, lambda: build_call("DIV", [build_call("SUB", [upper, lower]), Literal(DOUBLE, 2.0)])
-    )  # fmt: skip
+    return context.guard(span, lambda: build_call("DIV", [build_call("SUB", [upper, lower]), Literal(DOUBLE, 2.0)]))
 
 
 def _confidence(constants: tuple[Literal, ...]) -> float:

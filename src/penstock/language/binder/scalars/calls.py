@@ -42,9 +42,18 @@ OPERATOR_WORDS = frozenset(operator.value for operator in StreamOperator)
 
 
 _EXTRACTED = {
-    "YEAR": "YEAR", "QUARTER": "QUARTER", "MONTH": "MONTH", "WEEK": "WEEKOFYEAR", "DAY": "DAY", "DOW": "DAYOFWEEK",
-    "DAYOFWEEK": "DAYOFWEEK", "DOY": "DAYOFYEAR", "HOUR": "HOUR", "MINUTE": "MINUTE", "SECOND": "SECOND",
-}  # fmt: skip
+    "YEAR": "YEAR",
+    "QUARTER": "QUARTER",
+    "MONTH": "MONTH",
+    "WEEK": "WEEKOFYEAR",
+    "DAY": "DAY",
+    "DOW": "DAYOFWEEK",
+    "DAYOFWEEK": "DAYOFWEEK",
+    "DOY": "DAYOFYEAR",
+    "HOUR": "HOUR",
+    "MINUTE": "MINUTE",
+    "SECOND": "SECOND",
+}
 
 
 #: What to do instead, by the clause that takes no aggregates.

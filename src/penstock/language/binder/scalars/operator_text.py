@@ -12,9 +12,17 @@ from penstock.language.text import SourceText
 
 #: operators that other ones compute (a comparison with ALL its opposite, `%` the function MOD).
 _OPERATORS: Mapping[type[exp.Expr], str] = {
-    exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.In: "IN", exp.Between: "BETWEEN", exp.Mod: "%",
-    exp.DPipe: "||", exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
-}  # fmt: skip
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.In: "IN",
+    exp.Between: "BETWEEN",
+    exp.Mod: "%",
+    exp.DPipe: "||",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+}
 #: operators with several notations.
 _SPELLED: Mapping[type[exp.Expr], re.Pattern[str]] = {
     exp.EQ: re.compile("==?"),

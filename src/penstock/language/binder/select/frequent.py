@@ -55,9 +55,17 @@ class FrequentTerms:
         per = tuple(dict.fromkeys(group.index(key) for key in self.per))
         names = tuple(f"{one.value} {to_sql(self.aggregate, node.schema.names)}" for one in MEASURES)
         return Frequent(
-            node, positions, self.aggregate, self.clause.k, per, self.clause.above,
-            self.clause.possibly is not None, self.thesis, MEASURES, names,
-        )  # fmt: skip
+            node,
+            positions,
+            self.aggregate,
+            self.clause.k,
+            per,
+            self.clause.above,
+            self.clause.possibly is not None,
+            self.thesis,
+            MEASURES,
+            names,
+        )
 
 
 def frequent_terms(

@@ -86,9 +86,14 @@ class PreferenceBuilder:
         free = [c for c in conditions if columns_of(c) and columns_of(c) <= set(summarised)]
         tested = tuple(c for c in conditions if c not in free)
         return PreferringSelection(
-            member.node, conjunction(tested), conjunction(tuple(free)), summary, summarised, self.terms.expressions,
+            member.node,
+            conjunction(tested),
+            conjunction(tuple(free)),
+            summary,
+            summarised,
+            self.terms.expressions,
             self.preference,
-        )  # fmt: skip
+        )
 
     def _look_up(self, members: Sequence[FromInput], conditions: list[Expression]) -> Algebra:
         left, right = members[0].node, members[1].node
@@ -101,9 +106,16 @@ class PreferenceBuilder:
         keyed = keyed_sides(left, right, between)
         shift = len(keyed.left.schema) - width
         node: Algebra = PreferringLookUp(
-            keyed.left, keyed.right, keyed.equal, keyed.residual, own[0], summary, summarised,
-            tuple(_shifted(e, width, shift) for e in self.terms.expressions), self.preference,
-        )  # fmt: skip
+            keyed.left,
+            keyed.right,
+            keyed.equal,
+            keyed.residual,
+            own[0],
+            summary,
+            summarised,
+            tuple(_shifted(e, width, shift) for e in self.terms.expressions),
+            self.preference,
+        )
         return keyed.without_keys(node, [*range(width), *keyed.right_places])
 
     def _all(self, members: Sequence[FromInput], conditions: list[Expression]) -> Algebra:
@@ -132,14 +144,19 @@ class PreferenceBuilder:
             joined = FromInput(node, self.span)
         positions = order.positions
         fields = tuple(f for member in members for f in member.node.schema)
-        return joined.node if positions == sorted(positions) else Project(
-            joined.node, columns(joined.node, positions), fields
-        )  # fmt: skip
+        return (
+            joined.node
+            if positions == sorted(positions)
+            else Project(joined.node, columns(joined.node, positions), fields)
+        )
 
     def _join(
-        self, members: Sequence[FromInput], conditions: list[Expression], later: Sequence[Later] = (),
+        self,
+        members: Sequence[FromInput],
+        conditions: list[Expression],
+        later: Sequence[Later] = (),
         classes: Sequence[int] = (),
-    ) -> Algebra:  # fmt: skip
+    ) -> Algebra:
         """Join two inputs. later: what is joined after them; classes: by column of the two, those that are equal."""
         sides = [member.node for member in members]
         width = len(sides[0].schema)
@@ -159,9 +176,16 @@ class PreferenceBuilder:
         shift = len(keyed.left.schema) - width
         by_side = [self._into(side, width, shift, keyed.equal, len(keyed.left.schema)) for side in (0, 1)]
         node = PreferringJoin(
-            keyed.left, keyed.right, keyed.equal, keyed.residual, (own[0], own[1]), summaries, summarised,
-            (by_side[0], by_side[1]), self.preference,
-        )  # fmt: skip
+            keyed.left,
+            keyed.right,
+            keyed.equal,
+            keyed.residual,
+            (own[0], own[1]),
+            summaries,
+            summarised,
+            (by_side[0], by_side[1]),
+            self.preference,
+        )
         fed = _fed_back(node, later, classes, width)
         node = replace(node, later=tuple(stream for stream, _ in fed), ahead=tuple(one for _, one in fed))
         return keyed.without_keys(node, [*range(width), *keyed.right_places])
@@ -207,9 +231,11 @@ class PreferenceBuilder:
     def _summary(self, member: FromInput, first: int, end: int) -> tuple[SummaryDefinition | None, tuple[int, ...]]:
         """Return the summary that is read of a stream, and the positions of its columns among those of FROM."""
         read = [
-            e for term in self.terms.expressions for e in walk(term)
+            e
+            for term in self.terms.expressions
+            for e in walk(term)
             if isinstance(e, SummaryEstimate) and first <= e.columns[0].index < end
-        ]  # fmt: skip
+        ]
         names = {e.summary for e in read}
         if not names:
             return None, ()
@@ -242,7 +268,7 @@ class PreferenceBuilder:
 
 def _fed_back(
     node: PreferringJoin, later: Sequence[Later], classes: Sequence[int], width: int
-) -> list[tuple[Algebra, SummaryAhead]]:  # fmt: skip
+) -> list[tuple[Algebra, SummaryAhead]]:
     """Return the streams joined later whose estimates the join knows: those of the values by which it divides rows.
     width: of the left input without its computed columns."""
     known: dict[int, tuple[int, int]] = {}

@@ -61,7 +61,7 @@ class JoinSequence:
     @staticmethod
     def of(
         inputs: Sequence[FromInput], conditions: Sequence[Expression], is_table: Callable[[Algebra], bool]
-    ) -> JoinSequence:  # fmt: skip
+    ) -> JoinSequence:
         owners = [n for n, member in enumerate(inputs) for _ in member.node.schema]
         firsts = tuple(owners.index(n) for n in range(len(inputs)))
         linked = [{owners[c] for c in columns_of(e)} for e in conditions if _is_equality(e)]

@@ -126,9 +126,14 @@ def preferred(
     if (clause.per is None) != (per is None):
         raise BindingFailed
     preference = Preference(
-        PreferenceOrder(clause.order or "DESC"), budget or Budget(BudgetKind.AUTO), fade, per,
-        context.settings.get_int("seed"), context.view or "", context.settings.get_int("preference_queue"),
-    )  # fmt: skip
+        PreferenceOrder(clause.order or "DESC"),
+        budget or Budget(BudgetKind.AUTO),
+        fade,
+        per,
+        context.settings.get_int("seed"),
+        context.view or "",
+        context.settings.get_int("preference_queue"),
+    )
     conditions = [*inputs.conditions, *where]
     node = PreferenceBuilder(terms, preference, clause.span, context).build(inputs.members, conditions)
     idle = budget is not None and budget.kind is BudgetKind.AUTO and not context.settings["target_latency"]

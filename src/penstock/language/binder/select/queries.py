@@ -209,9 +209,13 @@ class QueryBinder:
         return inputs, *rows, clauses
 
     def _finished(
-        self, tree: SelectQuery, inputs: Inputs, selected: Projected, order: SortedQuery | None = None,
+        self,
+        tree: SelectQuery,
+        inputs: Inputs,
+        selected: Projected,
+        order: SortedQuery | None = None,
         limits: Limits | None = None,
-    ) -> Algebra:  # fmt: skip
+    ) -> Algebra:
         context = self.context
         projected, keys, width = selected
         projected = collected(projected, inputs, context)
@@ -233,10 +237,16 @@ class QueryBinder:
             return Inputs((FromInput(one_row(), tree.span),), ()), scope
         closed = {periods.closed_alias(part) for part in periods.anded(tree.where)}
         binder = SourceBinder(
-            self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing,
-            frozenset(alias for alias in closed if alias is not None), lengths.lower_bounds(tree.where),
+            self.context,
+            self._nested,
+            self.views,
+            self._subqueries,
+            self.outer,
+            self.enclosing,
+            frozenset(alias for alias in closed if alias is not None),
+            lengths.lower_bounds(tree.where),
             _window_of_all(tree),
-        )  # fmt: skip
+        )
         inputs = binder.bind(tree.source)
         return inputs, Scope(inputs.entries, self.outer, self.enclosing)
 

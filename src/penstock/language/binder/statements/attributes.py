@@ -64,16 +64,23 @@ QUERY_ATTRIBUTES = OptionTable(
     (
         Option("comment", ANY_TEXT, "a text for readers", ""),
         Option(
-            "latency_target", _LENGTH, "duration of a batch that the tightest of all queries sets, beside the setting"
-            " `target_latency`", NONE,
+            "latency_target",
+            _LENGTH,
+            "duration of a batch that the tightest of all queries sets, beside the setting `target_latency`",
+            NONE,
         ),
         Option(
-            "on_failure", one_of("pause", "stop server"), "what happens where a step of the query or its sink fails",
+            "on_failure",
+            one_of("pause", "stop server"),
+            "what happens where a step of the query or its sink fails",
             "pause",
         ),
         Option(
-            "plan", _PLAN, "choices of its plan in place of the planner's, by operator ([plans.md](plans.md#choices));"
-            " those that are not named stay as they are", NO_CHOICES,
+            "plan",
+            _PLAN,
+            "choices of its plan in place of the planner's, by operator ([plans.md](plans.md#choices));"
+            " those that are not named stay as they are",
+            NO_CHOICES,
         ),
         Option(
             "result_limit", SIZE, "bytes of its answers that may be computed and not delivered, beyond which it fails"
@@ -81,7 +88,7 @@ QUERY_ATTRIBUTES = OptionTable(
         Option("sink_retry", DURATION, "how long a failing sink is tried again, before its query fails"),
         Option("weight", _WEIGHT, "importance relative to other queries: sinks of heavier ones are written first", "1"),
     )
-)  # fmt: skip
+)
 
 _BUDGET = ValueType("tuples, as `10000 TUPLES`, or a size, as `64 MB`", budget_text, str)
 _CORES = ValueType("number of cores, as `0.5`", cores_text, str)

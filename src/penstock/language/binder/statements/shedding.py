@@ -86,13 +86,16 @@ class SheddingOptions:
 
         memory = written.get("memory", settings["shed_memory"])
         return SheddingOptions(
-            memory, written.get("cpu", settings["shed_cpu"]),
+            memory,
+            written.get("cpu", settings["shed_cpu"]),
             memory == "none" and settings["state_limit_action"] == "shed" and settings["state_limit"] > 0,
-            value("shed", "shed"), value("buckets", "shed_buckets"),
-            value("compact", "shed_compact"), round(1e6 * value("error_sample", "shed_error_sample")),
+            value("shed", "shed"),
+            value("buckets", "shed_buckets"),
+            value("compact", "shed_compact"),
+            round(1e6 * value("error_sample", "shed_error_sample")),
             round(1e6 * value("accuracy_at_least", "shed_accuracy_at_least")),
             value("on_inaccuracy", "shed_on_inaccuracy") == "fail",
-        )  # fmt: skip
+        )
 
 
 def bind_shedding(
@@ -179,11 +182,22 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bo
                 raise refusal
             policy = options.policy if node.closed is None else _EXACT[0]
             shed = Shed(
-                node.input, policy, budget, in_bytes, options.buckets, options.compact,
-                ordered=node.begins is not Begins.ANY, sample=options.sample, misses_only=misses_only,
-                query=name, every=_judged_every(node), at_least=options.at_least, fails=options.fails,
-                cpu=cpu, shares_limit=options.shares_limit,
-            )  # fmt: skip
+                node.input,
+                policy,
+                budget,
+                in_bytes,
+                options.buckets,
+                options.compact,
+                ordered=node.begins is not Begins.ANY,
+                sample=options.sample,
+                misses_only=misses_only,
+                query=name,
+                every=_judged_every(node),
+                at_least=options.at_least,
+                fails=options.fails,
+                cpu=cpu,
+                shares_limit=options.shares_limit,
+            )
             return replace(node, input=shed)
         if isinstance(node, Select) and isinstance(node.input, Coalesce) and isinstance(node.input.input, Shed):
             return _below_selection(node, node.input, node.input.input)

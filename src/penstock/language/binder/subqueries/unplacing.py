@@ -105,9 +105,12 @@ class ClauseSubqueries:
         return [replace(subquery, type=item.type, position=position) for position, item in enumerate(inner.items)]
 
     def contains(
-        self, operands: Sequence[Expression] | None, tree: QueryTree, span: TextSpan,
+        self,
+        operands: Sequence[Expression] | None,
+        tree: QueryTree,
+        span: TextSpan,
         compare: Callable[[Sequence[Expression], Sequence[Expression]], Expression],
-    ) -> Expression:  # fmt: skip
+    ) -> Expression:
         """Return whether a row of the subquery compares with the operands; None for operands that could not be
         bound.
         """
@@ -126,9 +129,15 @@ class ClauseSubqueries:
             self.context.fail("P0305", f"this subquery has {has}, {needed} needed", span)
 
     def _add(
-        self, tree: QueryTree, kind: str, inner: Inner, span: TextSpan, type_: pa.DataType,
-        operands: tuple[Expression, ...] = (), test: Expression | None = None,
-    ) -> SubqueryValue:  # fmt: skip
+        self,
+        tree: QueryTree,
+        kind: str,
+        inner: Inner,
+        span: TextSpan,
+        type_: pa.DataType,
+        operands: tuple[Expression, ...] = (),
+        test: Expression | None = None,
+    ) -> SubqueryValue:
         self.found.append(Subquery(inner, kind, type_, span, f"({print_query(tree)})", operands, test))
         return SubqueryValue(type_, len(self.found) - 1)
 

@@ -217,9 +217,15 @@ class Aggregation(Operator):
         changes = events.slots, events.times, events.rows, factors, self._factor_of, order, events.integers
         if self._plan.floats:
             count = sweep(
-                *changes, events.floats, lanes.integers, lanes.floats, self._double_sums, out_integers, out_floats,
+                *changes,
+                events.floats,
+                lanes.integers,
+                lanes.floats,
+                self._double_sums,
+                out_integers,
+                out_floats,
                 out_event,
-            )  # fmt: skip
+            )
         else:
             count = sweep_integers(*changes, lanes.integers, out_integers, out_event)
         groups.touch(touched)

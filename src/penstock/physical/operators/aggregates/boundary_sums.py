@@ -40,8 +40,16 @@ def _by_step(steps, count):  # type: ignore[no-untyped-def]
 
 @compiled(reads="order slots rows signs integers floats sums", counted=False)
 def _apply(  # type: ignore[no-untyped-def]
-    order, slots, rows, signs, integers, floats, state_integers, state_floats, sums,
-):  # fmt: skip
+    order,
+    slots,
+    rows,
+    signs,
+    integers,
+    floats,
+    state_integers,
+    state_floats,
+    sums,
+):
     """Apply the events of `order`, all of one instant, to the state by (slot, lane)."""
     width = integers.shape[1]
     for event in order:
@@ -58,8 +66,19 @@ def _apply(  # type: ignore[no-untyped-def]
 
 @compiled(reads="slots steps rows signs integers floats sums ranks by_rank")
 def sums_at_boundaries(  # type: ignore[no-untyped-def]
-    slots, steps, rows, signs, integers, floats, state_integers, state_floats, sums, ranks, by_rank, count,
-):  # fmt: skip
+    slots,
+    steps,
+    rows,
+    signs,
+    integers,
+    floats,
+    state_integers,
+    state_floats,
+    sums,
+    ranks,
+    by_rank,
+    count,
+):
     """Apply events to the state, by (slot, lane), each at the boundary steps[e] of `count`, and emit every live
     group at every boundary. sums: as in `sweep`; ranks: by slot; by_rank: its inverse. Return (boundary and rank,
     integer lanes, float lanes) of the emitted rows, each by (lane, row)."""

@@ -52,7 +52,7 @@ class AccumulatorChanges:
 
 def changes(
     slots: Int64s, ts: Int64s, exp: Int64s, old: int, parts: Sequence[Sequence[pa.Array]], width: int, sums: Int64s
-) -> AccumulatorChanges:  # fmt: skip
+) -> AccumulatorChanges:
     """Collect accumulator rows into one `AccumulatorChanges`. parts: the lanes of the rows in batches, `width` integer
     lanes and those of doubles. sums: as `AggregateLayout.double_sums`."""
     columns = [[int64s(part[lane]) for part in parts] for lane in range(width)]
@@ -86,9 +86,27 @@ def _beside(columns: list[list[npt.NDArray[Any]]], size: int, kind: type) -> npt
     reads="additions removals ts exp slots ones lanes integers floats lookups instants groups sums", counted=False
 )
 def follow(  # type: ignore[no-untyped-def]
-    additions, removals, removal_count, old, ts, exp, slots, ones, lanes, integers, floats, progress,
-    lookups, instants, groups, state_integers, state_floats, sums, out_integers, out_floats,
-):  # fmt: skip
+    additions,
+    removals,
+    removal_count,
+    old,
+    ts,
+    exp,
+    slots,
+    ones,
+    lanes,
+    integers,
+    floats,
+    progress,
+    lookups,
+    instants,
+    groups,
+    state_integers,
+    state_floats,
+    sums,
+    out_integers,
+    out_floats,
+):
     """Apply changes to the state, by (slot, lane), in time order, additions before removals, and record the state at
     each look-up. out_floats: filled with 0.
 

@@ -109,9 +109,28 @@ def with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
 
 @compiled(reads="slots integers floats positions windows edges bottoms tops anew quiet guards units")
 def carry(  # type: ignore[no-untyped-def]
-    slots, integers, floats, positions, windows, edges, bottoms, tops, anew, quiet, all_sums, all_doubles, guards,
-    units, all_shown, all_active, counts, lows, highs, base, size,
-):  # fmt: skip
+    slots,
+    integers,
+    floats,
+    positions,
+    windows,
+    edges,
+    bottoms,
+    tops,
+    anew,
+    quiet,
+    all_sums,
+    all_doubles,
+    guards,
+    units,
+    all_shown,
+    all_active,
+    counts,
+    lows,
+    highs,
+    base,
+    size,
+):
     """Carry the sums of windows on to their boundaries: of windows[n] to edges[n] ... edges[n + 1] - 1, in order. At
     boundary b it contains the rows bottoms[b] ... tops[b] - 1 of the log. Compute them afresh where anew[b]; emit the
     groups that have rows, at all boundaries of windows[n] but the first quiet[n].

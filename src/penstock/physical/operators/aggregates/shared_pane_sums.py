@@ -97,8 +97,23 @@ class PaneWindows:
     def _room(self) -> int:
         """Make room for more windows; return the first new number."""
         used = len(self._used)
-        for name in ("_lengths", "_slides", "_aligns", "_periods", "_done", "_lows", "_highs", "_counts", "_used",
-                     "_known", "_cold", "_sums", "_doubles", "_shown", "_active"):  # fmt: skip
+        for name in (
+            "_lengths",
+            "_slides",
+            "_aligns",
+            "_periods",
+            "_done",
+            "_lows",
+            "_highs",
+            "_counts",
+            "_used",
+            "_known",
+            "_cold",
+            "_sums",
+            "_doubles",
+            "_shown",
+            "_active",
+        ):
             old = getattr(self, name)
             made = np.zeros((used + max(1, used // 4), *old.shape[1:]), old.dtype)
             made[:used] = old
@@ -295,11 +310,28 @@ class PaneWindows:
         windows = numbers[which]
         edges = np.searchsorted(which, np.arange(len(numbers) + 1))
         positions, integers, floats, lengths = carry(
-            log.slots, log.integers, log.floats, log.place, numbers, edges, lows, highs,
-            boundaries % self._periods[windows] == 0, quiet, self._sums, self._doubles, guards, units, self._shown,
-            self._active, self._counts, self._lows, self._highs, log.base,
+            log.slots,
+            log.integers,
+            log.floats,
+            log.place,
+            numbers,
+            edges,
+            lows,
+            highs,
+            boundaries % self._periods[windows] == 0,
+            quiet,
+            self._sums,
+            self._doubles,
+            guards,
+            units,
+            self._shown,
+            self._active,
+            self._counts,
+            self._lows,
+            self._highs,
+            log.base,
             (len(boundaries) - int(quiet.sum())) * log.groups,
-        )  # fmt: skip
+        )
         ticks = np.repeat(self._aligns[windows] + self._slides[windows] * boundaries, lengths)
         zeros, no_rest = np.broadcast_to(np.int64(0), len(ticks)), np.broadcast_to(0.0, len(ticks))
         lanes = [

@@ -130,9 +130,19 @@ class IncrementalSlideAggregation(Aggregation):
             high = min(low + width, stop)
             mine = order[np.searchsorted(ordered, low) : np.searchsorted(ordered, high)]
             boundary_and_rank, integers, floats = sums_at_boundaries(
-                events.slots[mine], at[mine] - low, events.rows[mine], events.signs[mine], events.integers,
-                events.floats, state.integers, state.floats, self._double_sums, ranks, by_rank, high - low,
-            )  # fmt: skip
+                events.slots[mine],
+                at[mine] - low,
+                events.rows[mine],
+                events.signs[mine],
+                events.integers,
+                events.floats,
+                state.integers,
+                state.floats,
+                self._double_sums,
+                ranks,
+                by_rank,
+                high - low,
+            )
             if not boundary_and_rank.shape[1]:
                 continue
             chosen = pa.array(boundary_and_rank[1])

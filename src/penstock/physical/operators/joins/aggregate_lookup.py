@@ -57,7 +57,7 @@ class AggregateLookup(Aggregation):
 
     def _found(
         self, probing: Elements | None, arrived: Elements | None, heartbeat: int
-    ) -> tuple[Int64s, list[pa.Array]]:  # fmt: skip
+    ) -> tuple[Int64s, list[pa.Array]]:
         """Apply the rows that arrived; return the rows of `probing` whose group has a row at their instant, and the
         columns of that group row."""
         events = self._events(arrived, heartbeat)
@@ -102,7 +102,7 @@ class SumsLookup(AggregateLookup):
 
     def _found(
         self, probing: Elements | None, arrived: Elements | None, heartbeat: int
-    ) -> tuple[Int64s, list[pa.Array]]:  # fmt: skip
+    ) -> tuple[Int64s, list[pa.Array]]:
         placed = None if arrived is None else self._groups.place(arrived.columns[: self._keys], len(arrived))
         batch = self._changes(arrived, placed, self._live.pop_until(heartbeat))
         if arrived is not None and placed is not None:
@@ -119,7 +119,7 @@ class SumsLookup(AggregateLookup):
 
     def _results_found(
         self, batch: AccumulatorChanges, heartbeat: int, instants: Int64s, slots: Int64s
-    ) -> tuple[Int64s, list[pa.Array]]:  # fmt: skip
+    ) -> tuple[Int64s, list[pa.Array]]:
         """Apply the changes; return the look-ups that find a row, and their results."""
         order, state, plan = argsort_time(instants), self._groups.by_slot, self._plan
         additions, (removals, removal_count) = batch.additions(), batch.removals(heartbeat)
@@ -132,10 +132,27 @@ class SumsLookup(AggregateLookup):
             integers = np.empty((plan.integers, len(lookups)), np.int64)
             floats = np.zeros((plan.floats, len(lookups)))
             follow(
-                additions, removals, removal_count, batch.old, batch.ts, batch.exp, batch.slots, batch.ones,
-                batch.lanes, batch.integers, batch.floats, progress, lookups, instants, slots,
-                state.integers, state.floats, self._double_sums, integers, floats,
-            )  # fmt: skip
+                additions,
+                removals,
+                removal_count,
+                batch.old,
+                batch.ts,
+                batch.exp,
+                batch.slots,
+                batch.ones,
+                batch.lanes,
+                batch.integers,
+                batch.floats,
+                progress,
+                lookups,
+                instants,
+                slots,
+                state.integers,
+                state.floats,
+                self._double_sums,
+                integers,
+                floats,
+            )
             live = integers[0] > 0
             if not live.all():
                 lookups, integers, floats = lookups[live], integers[:, live], floats[:, live]

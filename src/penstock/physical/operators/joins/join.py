@@ -201,9 +201,7 @@ class Side:
             yield probe, run.elements.take(matching)
 
 
-def _index(
-    spec: JoinSpec, port: int, key: tuple[int, ...], span: RangeSpan | None
-) -> HashJoinIndex | SortedRuns:  # fmt: skip
+def _index(spec: JoinSpec, port: int, key: tuple[int, ...], span: RangeSpan | None) -> HashJoinIndex | SortedRuns:
     """Return an empty synopsis for a side of a join."""
     kind, strict = spec.kind_of(port), spec.strict[port]
     if kind == "IntervalRuns":

@@ -137,9 +137,10 @@ def _known(spec: MultiJoinSpec, i: int) -> dict[int, Classes]:
     known: dict[int, Classes] = {}
     for j in spec.orders[i]:
         known[j] = tuple(
-            c for c, columns in enumerate(spec.classes)
+            c
+            for c, columns in enumerate(spec.classes)
             if columns[j] is not None and any(columns[b] is not None for b in bound)
-        )  # fmt: skip
+        )
         bound.add(j)
     return known
 
@@ -175,8 +176,11 @@ def _pipeline(
     steps: list[_Step] = []
     for j in spec.orders[i]:
         last = len(steps) + 1 == len(spec.orders[i])
-        index = next(n for n, classes in enumerate(indexes[j]) if set(classes) <= set(known[j]) and
-                     (len(indexes[j]) == 1 or classes == known[j]))  # fmt: skip
+        index = next(
+            n
+            for n, classes in enumerate(indexes[j])
+            if set(classes) <= set(known[j]) and (len(indexes[j]) == 1 or classes == known[j])
+        )
         key = tuple(value_of(c, have) for c in indexes[j][index])
         unindexed = tuple(c for c in known[j] if c not in indexes[j][index])
         checks = tuple((value_of(c, have), _columns(spec, j, (c,))[0]) for c in unindexed)

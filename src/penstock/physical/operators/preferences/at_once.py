@@ -48,9 +48,12 @@ class Arrivals:
             return self
         one = self.making
         making = MakingElements(
-            one.elements.slice(low, high), one.numbers[low:high], one.starts[low:high], one.bounds[low:high],
+            one.elements.slice(low, high),
+            one.numbers[low:high],
+            one.starts[low:high],
+            one.bounds[low:high],
             one.orders[low:high],
-        )  # fmt: skip
+        )
         return replace(self, making=making)
 
 

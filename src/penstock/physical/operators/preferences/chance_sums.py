@@ -75,22 +75,42 @@ class Added(NamedTuple):
 
 def summed_changes(
     changes: ChanceChanges, costs: Float64s, chances: Float64s, sums: ResultSums, lanes: ScaledLanes
-) -> tuple[Added, Int64s, Int64s]:  # fmt: skip
+) -> tuple[Added, Int64s, Int64s]:
     """Return what changes of results add to groups; then the results whose probability is 1 now, which are no part of
     the groups any more, and since when. Write `chances`. costs, chances: as `ResultChances` has them."""
     *added, done, at = _sum_changes(
-        changes.rows, changes.at, changes.met, costs, chances, sums.slots, len(sums.heads), sums.integers, sums.floats,
-        sums.x, lanes.scaled, lanes.own, lanes.sums,
-    )  # fmt: skip
+        changes.rows,
+        changes.at,
+        changes.met,
+        costs,
+        chances,
+        sums.slots,
+        len(sums.heads),
+        sums.integers,
+        sums.floats,
+        sums.x,
+        lanes.scaled,
+        lanes.own,
+        lanes.sums,
+    )
     return Added(*added), done, at
 
 
 def ended_sums(rows: Int64s, at: Int64s, chances: Float64s, sums: ResultSums, lanes: ScaledLanes) -> Added:
     """Return what the ends of results add to their groups. at: when they are, ascending."""
     added = _sum_ends(
-        rows, at, chances, sums.slots, len(sums.heads), sums.integers, sums.floats, sums.x, lanes.scaled, lanes.own,
+        rows,
+        at,
+        chances,
+        sums.slots,
+        len(sums.heads),
+        sums.integers,
+        sums.floats,
+        sums.x,
+        lanes.scaled,
+        lanes.own,
         lanes.sums,
-    )  # fmt: skip
+    )
     return Added(*added)
 
 
@@ -166,9 +186,13 @@ def _sum_changes(  # type: ignore[no-untyped-def]
                     _add_value(out_integers, out_floats, k, scaled[s, 0], scaled[s, 1], x[r, s] / before, -1)
                     _add_value(out_integers, out_floats, k, scaled[s, 0], scaled[s, 1], x[r, s] / chance, 1)
     return (
-        out_slots[:count], out_at[:count], out_integers[:count].T.copy(), out_floats[:count].T.copy(), done[:ready],
+        out_slots[:count],
+        out_at[:count],
+        out_integers[:count].T.copy(),
+        out_floats[:count].T.copy(),
+        done[:ready],
         done_at[:ready],
-    )  # fmt: skip
+    )
 
 
 @nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")

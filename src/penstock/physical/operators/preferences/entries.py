@@ -106,7 +106,7 @@ class Direction:
 
     def entries(
         self, made: MakingElements, others: NumberedElements, zones: ZoneEstimates | None, fed_back: Float64s
-    ) -> NewEntries:  # fmt: skip
+    ) -> NewEntries:
         """Return the entries of elements, ordered by element.
 
         Args:
@@ -140,7 +140,7 @@ class Direction:
         is_rest = stretch == REST
         ranks = self._ranks(
             made, events, fed_back, integers, estimates, sizes, None, is_rest, np.where(is_rest, -1, low)
-        )  # fmt: skip
+        )
         order = np.argsort(integers[:, ORDER], kind="stable")
         return NewEntries(integers[order], ranks[order], np.column_stack([zones.low, zones.high]))
 
@@ -159,7 +159,7 @@ class Direction:
 
     def _single(
         self, made: MakingElements, others: NumberedElements, zones: ZoneEstimates | None, fed_back: Float64s
-    ) -> NewEntries:  # fmt: skip
+    ) -> NewEntries:
         which, partners = others.alive_from(made.starts, made.elements.ts)
         none = np.zeros(len(which), np.int64)
         zone = self._zones_of_pairs(made, which, partners, zones)
@@ -171,7 +171,7 @@ class Direction:
 
     def _zones_of_pairs(
         self, made: MakingElements, which: Int64s, partners: Int64s, zones: ZoneEstimates | None
-    ) -> _PairZones:  # fmt: skip
+    ) -> _PairZones:
         """Return what is known of each pair as an entry: pairs are element `which` of those made and a partner's
         number."""
         none = np.zeros(len(which), np.int64)
@@ -203,9 +203,17 @@ class Direction:
         return found
 
     def _ranks(
-        self, made: MakingElements, events: Int64s, fed_back: Float64s, integers: Int64s, estimates: Int64s,
-        sizes: Int64s, partners: Elements | None, rest: Bools, zones: Int64s,
-    ) -> Float64s:  # fmt: skip
+        self,
+        made: MakingElements,
+        events: Int64s,
+        fed_back: Float64s,
+        integers: Int64s,
+        estimates: Int64s,
+        sizes: Int64s,
+        partners: Elements | None,
+        rest: Bools,
+        zones: Int64s,
+    ) -> Float64s:
         """Return what keys are made of. integers: of the entries, which take their draws; sizes: elements of the
         zones; partners: of entries of one candidate each."""
         records = self.preference.records
@@ -228,7 +236,7 @@ class Direction:
 
     def _bases(
         self, x: Elements, fed_back: Float64s, estimates: Int64s, sizes: Int64s, partners: Elements | None, rest: Bools
-    ) -> Float64s:  # fmt: skip
+    ) -> Float64s:
         """Return the products of the P_i; of entries that ASC puts last, infinity. rest: outside of all zones."""
         found = self._products(x, fed_back, estimates, sizes, partners)
         if self.preference.order is PreferenceOrder.ASC and self.summary:
@@ -237,7 +245,7 @@ class Direction:
 
     def _products(
         self, x: Elements, fed_back: Float64s, estimates: Int64s, sizes: Int64s, partners: Elements | None
-    ) -> Float64s:  # fmt: skip
+    ) -> Float64s:
         """Return the products of the P_i and what is fed back; NaN where one is NULL or NaN."""
         count = len(x)
         other_types = self.types[1 - self.side]
@@ -247,9 +255,13 @@ class Direction:
 
 
 def products_of(
-    preference: Preference, expressions: Sequence[Expression], row: Sequence[pa.Array], estimates: Int64s,
-    sizes: Int64s, product: Float64s,
-) -> Float64s:  # fmt: skip
+    preference: Preference,
+    expressions: Sequence[Expression],
+    row: Sequence[pa.Array],
+    estimates: Int64s,
+    sizes: Int64s,
+    product: Float64s,
+) -> Float64s:
     """Return `product` times the P_i over rows; NaN where one is NULL or NaN. sizes: elements that estimates are shares
     of."""
     width, count = len(row), len(estimates)

@@ -123,9 +123,15 @@ class Preferring(Operator, ABC):
     """
 
     def __init__(
-        self, preference: Preference, shards: int, inputs: Sequence[PreferenceSide], directions: Sequence[Direction],
-        stored: tuple[NumberedElements, NumberedElements], probes: Sequence[int], later: Sequence[StreamAhead] = (),
-    ) -> None:  # fmt: skip
+        self,
+        preference: Preference,
+        shards: int,
+        inputs: Sequence[PreferenceSide],
+        directions: Sequence[Direction],
+        stored: tuple[NumberedElements, NumberedElements],
+        probes: Sequence[int],
+        later: Sequence[StreamAhead] = (),
+    ) -> None:
         self._preference, self._inputs, self._directions, self._probes = preference, inputs, directions, probes
         self._stored, self._later = stored, later
         self._early = [ArrivalOrderBuffer(one.arrival) for one in inputs]
@@ -289,7 +295,7 @@ class Preferring(Operator, ABC):
 
     def _entries(
         self, arrivals: Sequence[Arrivals], sides: Sequence[Elements], passing: Sequence[Bools], heartbeat: int
-    ) -> tuple[EntryInstants, NewEntries]:  # fmt: skip
+    ) -> tuple[EntryInstants, NewEntries]:
         """Return the entries that elements make, and their instants."""
         fed_back = self._fed_back([one.making.elements for one in arrivals], heartbeat)
         parts = [
@@ -310,7 +316,7 @@ class Preferring(Operator, ABC):
 
     def _partners(
         self, port: int, makers: Elements, numbers: Int64s, words: Int64s, bounds: Int64s
-    ) -> tuple[Int64s, Int64s]:  # fmt: skip
+    ) -> tuple[Int64s, Int64s]:
         """Return of each element of an input the newest of its partners, -1 for none, and a bound of the numbers of
         them. words: of its key; bounds: of the elements that came before."""
         return self._stored[1 - port].newest_before(words, bounds), bounds
@@ -334,9 +340,7 @@ class Preferring(Operator, ABC):
         seed = self._preference.seed
         counted, asking = sides[side], sides[port].filter(passing[port])
         hashes, known = value_hashes(seed, [counted.columns[c] for c in self._inputs[side].summarised], len(counted))
-        asked, asked_known = value_hashes(
-            seed, [asking.columns[c] for c in self._inputs[port].summarised], len(asking)
-        )  # fmt: skip
+        asked, asked_known = value_hashes(seed, [asking.columns[c] for c in self._inputs[port].summarised], len(asking))
         ts = np.concatenate([counted.ts, asking.ts])
         # Behind all elements of their instant.
         order = np.argsort(ts, kind="stable")
@@ -417,7 +421,7 @@ class Preferring(Operator, ABC):
 
 def _placed(
     arrivals: Sequence[Arrivals], sides: Sequence[Elements], passing: Sequence[Bools], before: int
-) -> list[Arrivals]:  # fmt: skip
+) -> list[Arrivals]:
     """Return what arrived with its places among all elements. before: how many came before."""
     places = _places([one.ts for one in sides])
     return [

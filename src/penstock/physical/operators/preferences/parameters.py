@@ -22,9 +22,11 @@ _BUDGETS = {
 
 
 def queue_parameters(
-    preference: Preference, shards: int, summaries: tuple[SummaryDefinition | None, SummaryDefinition | None],
+    preference: Preference,
+    shards: int,
+    summaries: tuple[SummaryDefinition | None, SummaryDefinition | None],
     age_of_x: bool,
-) -> Int64s:  # fmt: skip
+) -> Int64s:
     """Return the parameters of the queue of one of `shards`. summaries: by probed side; age_of_x: an entry is as old
     as its element, whatever it looks up."""
     found = np.zeros(layout.PARAMETERS, np.int64)

@@ -45,11 +45,18 @@ class PreferringJoin(Preferring):
         ]
         directions = [
             Direction(
-                spec.preference, side, spec.into[1 - side], (spec.types, spec.right_types),
-                spec.summaries[1 - side] is not None, spec.reads_partner[1 - side], False, False, _eager(spec),
+                spec.preference,
+                side,
+                spec.into[1 - side],
+                (spec.types, spec.right_types),
+                spec.summaries[1 - side] is not None,
+                spec.reads_partner[1 - side],
+                False,
+                False,
+                _eager(spec),
             )
             for side in (0, 1)
-        ]  # fmt: skip
+        ]
         left, right = (NumberedElements(side.key, side.passing) for side in inputs)
         later = [
             StreamAhead(spec.preference, ahead, arrival)
@@ -69,9 +76,16 @@ class PreferringLookUp(Preferring):
 
     def __init__(self, spec: PreferringLookUpSpec, shards: int, table: Elements) -> None:
         direction = Direction(
-            spec.preference, 0, spec.expressions, (spec.types, spec.table_types), spec.summary is not None,
-            spec.reads_partner, False, True, _eager(spec),
-        )  # fmt: skip
+            spec.preference,
+            0,
+            spec.expressions,
+            (spec.types, spec.table_types),
+            spec.summary is not None,
+            spec.reads_partner,
+            False,
+            True,
+            _eager(spec),
+        )
         side = PreferenceSide(spec.key, spec.filter, spec.arrival[0], spec.summary, spec.summarised)
         rows = NumberedElements(spec.table_key, lambda elements: keyed(elements, spec.table_key))
         # The chain of a key runs from the last row to the first, so the least draw comes last.
@@ -98,9 +112,16 @@ class PreferringNRRLookUp(Preferring):
 
     def __init__(self, spec: PreferringNRRLookUpSpec, shards: int) -> None:
         direction = Direction(
-            spec.preference, 0, spec.expressions, (spec.types, spec.table_types), spec.summary is not None,
-            spec.reads_partner, False, True, _eager(spec),
-        )  # fmt: skip
+            spec.preference,
+            0,
+            spec.expressions,
+            (spec.types, spec.table_types),
+            spec.summary is not None,
+            spec.reads_partner,
+            False,
+            True,
+            _eager(spec),
+        )
         side = PreferenceSide(spec.key, spec.filter, spec.arrival[0], spec.summary, spec.summarised)
         copies = NumberedElements((len(spec.table_types),), _all_are_found, hidden=1)
         stored = (NumberedElements(side.key, side.passing), copies)
@@ -129,7 +150,7 @@ class PreferringNRRLookUp(Preferring):
 
     def _partners(
         self, port: int, makers: Elements, numbers: Int64s, words: Int64s, bounds: Int64s
-    ) -> tuple[Int64s, Int64s]:  # fmt: skip
+    ) -> tuple[Int64s, Int64s]:
         probing = Elements((), makers.ts, makers.ts + 1)
         first, second = fingerprints([makers.columns[i] for i in self._spec.key], len(makers))
         which, partners = valid_matches(self._relation, probing, first, second)
@@ -152,9 +173,16 @@ class PreferringSelection(Preferring):
 
     def __init__(self, spec: PreferringSelectionSpec, shards: int) -> None:
         direction = Direction(
-            spec.preference, 0, spec.expressions, (spec.types, ()), spec.summary is not None, False, True, True,
+            spec.preference,
+            0,
+            spec.expressions,
+            (spec.types, ()),
+            spec.summary is not None,
+            False,
+            True,
+            True,
             _eager(spec),
-        )  # fmt: skip
+        )
         side = PreferenceSide((), spec.filter, spec.arrival[0], spec.summary, spec.summarised)
         stored = (NumberedElements((), _none_is_found), NumberedElements((), _none_is_found))
         super().__init__(spec.preference, shards, [side], [direction], stored, (0,))

@@ -166,10 +166,16 @@ class RecordedSums(RecordedResults):
             integers = [np.asarray(column) for column in results.columns[self._keys : floats_at]]
             floats = [np.asarray(column) for column in results.columns[floats_at : self._width]]
             values = [np.asarray(column) for column in results.columns[self._width :]]
-            self._read, self._sums = results, ResultSums(
-                slots, heads, _by_row(integers, np.int64, len(results)), _by_row(floats, np.float64, len(results)),
-                _by_row(values, np.float64, len(results)),
-            )  # fmt: skip
+            self._read, self._sums = (
+                results,
+                ResultSums(
+                    slots,
+                    heads,
+                    _by_row(integers, np.int64, len(results)),
+                    _by_row(floats, np.float64, len(results)),
+                    _by_row(values, np.float64, len(results)),
+                ),
+            )
         return self._sums
 
     def _changed(self, changes: ChanceChanges) -> Iterator[Elements]:

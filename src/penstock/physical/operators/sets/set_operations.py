@@ -67,4 +67,4 @@ class SetOperation(NettingOperator):
             _sweep(
                 self._kind, events.slots, events.times, events.weights, events.ports, order, both, right, event, step
             )
-        )  # fmt: skip
+        )

@@ -138,9 +138,7 @@ class RStream(Operator):
             rows, numbers = spread(first, stop, begin, end)
             yield from self._emit(relation, rows, align + step * numbers)
 
-    def _instants(
-        self, relation: Elements, arrivals: Elements | None, since: int, until: int, begins: bool
-    ) -> Int64s:  # fmt: skip
+    def _instants(self, relation: Elements, arrivals: Elements | None, since: int, until: int, begins: bool) -> Int64s:
         """Return the arrivals, and every instant at which the relation as a bag changes. begins: `since` is the first
         instant, which counts as a change only under `spec.begins`."""
         signs = relation.signs

@@ -163,9 +163,11 @@ class BudgetedRuns(ReorderingOperator, DropsValues):
         stamps = arrivals.stamps[refused]
         ends = np.append(stamps, kills[:, KILL_END])
         rows = drop_rows(
-            np.append(stamps, kills[:, KILL_AT]), np.append(stamps - self._slide, kills[:, KILL_BEGIN]), ends,
+            np.append(stamps, kills[:, KILL_AT]),
+            np.append(stamps - self._slide, kills[:, KILL_BEGIN]),
+            ends,
             np.minimum(ends, END - self._length) + self._length,
             np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT]),
-        )  # fmt: skip
+        )
         ranks = np.append(arrivals.ranks[refused], kills[:, KILL_RANK])
         self._budget.note(len(arrivals.slots), rows, ranks, int(arrivals.stamps[-1]))

@@ -69,9 +69,22 @@ class SessionPieces(Operator):
 
 @compiled(reads="slots order ts reach integers floats sums keys there", counted=False)
 def _extend(  # type: ignore[no-untyped-def]
-    slots, order, ts, reach, integers, floats, sums, keys, there, at_most, state, state_floats, ended, ended_floats,
+    slots,
+    order,
+    ts,
+    reach,
+    integers,
+    floats,
+    sums,
+    keys,
+    there,
+    at_most,
+    state,
+    state_floats,
+    ended,
+    ended_floats,
     ended_slots,
-):  # fmt: skip
+):
     """Add pieces, in order of (slot, first tick), to the sessions of their slots; return how many sessions another one
     follows.
 
@@ -170,9 +183,22 @@ class GroupedSessions(MayHaveBudget, ReorderingOperator):
         ended_floats = np.empty((most, lanes.floats.shape[1]))
         order = argsort_code_time(placed.slots, arrived.ts)
         count = _extend(
-            placed.slots, order, arrived.ts, reach, integers, floats, self._sums, extremes, there,
-            self._spec.at_most or 0, lanes.integers, lanes.floats, ended, ended_floats, ended_slots,
-        )  # fmt: skip
+            placed.slots,
+            order,
+            arrived.ts,
+            reach,
+            integers,
+            floats,
+            self._sums,
+            extremes,
+            there,
+            self._spec.at_most or 0,
+            lanes.integers,
+            lanes.floats,
+            ended,
+            ended_floats,
+            ended_slots,
+        )
         self._sessions.touch(placed.unique)
         self._ends.put(fresh)
         if len(dropped):

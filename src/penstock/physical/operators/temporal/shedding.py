@@ -161,9 +161,11 @@ class Shed(ReorderingOperator, DropsValues):
         return {
             "ledger": record.ledger.as_json(),
             "counts": [record.arrived, record.shed, record.clock, record.shed_by_cpu],
-            "without": self._without_period, "low": self._floor.is_low, "unjudged": self._unjudged,
+            "without": self._without_period,
+            "low": self._floor.is_low,
+            "unjudged": self._unjudged,
             "judged": [judged.accuracy, judged.low, judged.high, judged.values],
-        }  # fmt: skip
+        }
 
     def restore_marks(self, marks: Document) -> None:
         record: Any = self._record

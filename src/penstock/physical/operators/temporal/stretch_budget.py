@@ -183,12 +183,19 @@ class WholeBudget:
         lost = self._ledger.lost(heartbeat) if self._ledger.live else 0
         return {
             **(estimate.figures() if self._ledger.live else {}),
-            "held": held, "budget": self._spec.budget if self._spec.budget < NO_BUDGET else 0,
-            "arrived": self._arrived, "shed": self._shed, "shed by cpu": self._by_cpu,
-            "shed live": self._ledger.live, "shed weight": self._missing(held), "lost ticks live": lost,
-            "extraneous total": 0, "vanished total": self._machine.dropped, "exact": int(self._ledger.live == 0),
+            "held": held,
+            "budget": self._spec.budget if self._spec.budget < NO_BUDGET else 0,
+            "arrived": self._arrived,
+            "shed": self._shed,
+            "shed by cpu": self._by_cpu,
+            "shed live": self._ledger.live,
+            "shed weight": self._missing(held),
+            "lost ticks live": lost,
+            "extraneous total": 0,
+            "vanished total": self._machine.dropped,
+            "exact": int(self._ledger.live == 0),
             "coverage at least": round(covered / (covered + lost), 6) if lost else 1.0,
-        }  # fmt: skip
+        }
 
     def _missing(self, held: int) -> int:
         """Return about what the values that are refused would count: hashes of values are spread evenly."""
@@ -200,9 +207,12 @@ class WholeBudget:
         return {
             "thresholds": [int(threshold) for threshold in self._machine.thresholds],
             "counts": [self._arrived, self._shed, self._by_cpu, self._machine.dropped],
-            "ledger": self._ledger.as_json(), "budgets": list(self._machine.budgets), "keep": int(self._keep_below),
-            "low": self._floor.is_low, "unjudged": self._unjudged,
-        }  # fmt: skip
+            "ledger": self._ledger.as_json(),
+            "budgets": list(self._machine.budgets),
+            "keep": int(self._keep_below),
+            "low": self._floor.is_low,
+            "unjudged": self._unjudged,
+        }
 
     def restore_marks(self, marks: Document) -> None:
         kept: Any = marks
@@ -232,9 +242,14 @@ class BudgetOfStretches(WholeBudget):
         self._table, self._ends, self._emits_open = table, ends, emits_open
 
     def admit(
-        self, values: Sequence[pa.Array], slots: Int64s, stamps: Int64s, begins: Int64s, reaches: Int64s,
+        self,
+        values: Sequence[pa.Array],
+        slots: Int64s,
+        stamps: Int64s,
+        begins: Int64s,
+        reaches: Int64s,
         limits: Int64s,
-    ) -> Admitted:  # fmt: skip
+    ) -> Admitted:
         """Take arrivals; the operator puts those that are kept into its stretches, and then forgets the stretches of
         the values dropped.
 
@@ -325,10 +340,11 @@ class BudgetOfStretches(WholeBudget):
         weights = kills[:, KILL_WEIGHT] // kills[:, KILL_COUNT]
         rows = drop_rows(
             np.concatenate([arrivals.stamps[refused], kills[:, KILL_AT], kills[others, KILL_AT]]),
-            begins, np.append(ends[: len(ends) - len(others)], kills[others, KILL_BEGIN]),
+            begins,
+            np.append(ends[: len(ends) - len(others)], kills[others, KILL_BEGIN]),
             np.minimum(ends, END - 1) + 1 if self._ends else np.full(len(ends), END, np.int64),
             np.concatenate([arrivals.weights[refused], weights, weights[others]]),
-        )  # fmt: skip
+        )
         slots = np.append(kills[:, KILL_SLOT], kills[others, KILL_SLOT])
         ranks = np.append(arrivals.ranks[refused], lanes[RANK, slots])
         if len(entered):

@@ -149,10 +149,19 @@ class UntilNext(ReorderingOperator):
         ended = np.empty((4, most + count), np.int64)
         done = int(
             _follow(
-                placed.slots, rows.slots, order, arrived.ts, arrived.signs, dues, values, copies, self._heads,
-                self._links, ended,
+                placed.slots,
+                rows.slots,
+                order,
+                arrived.ts,
+                arrived.signs,
+                dues,
+                values,
+                copies,
+                self._heads,
+                self._links,
+                ended,
             )
-        )  # fmt: skip
+        )
         self._values.touch(placed.unique)
         self._dues.put(fresh)
         result = self._ended(ended[:, :done])

@@ -22,8 +22,21 @@ from penstock.physical.planning.lowering.frequency import lower_answer
 from penstock.physical.planning.lowering.streams import lower_changes
 
 FAMILIES = (
-    aggregates, coalesce, frequency, frequent, joins, matching, multi_join, nonretroactive, preferences, results,
-    rowwindow, rowwise, sets, shedding, streams,
-)  # fmt: skip
+    aggregates,
+    coalesce,
+    frequency,
+    frequent,
+    joins,
+    matching,
+    multi_join,
+    nonretroactive,
+    preferences,
+    results,
+    rowwindow,
+    rowwise,
+    sets,
+    shedding,
+    streams,
+)
 
 __all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_answer", "lower_changes"]

@@ -91,10 +91,16 @@ class Builder:
         return lowered
 
     def add(
-        self, spec: Spec, inputs: Sequence[Edge], stage: int, node: Algebra,
-        types: Sequence[pa.DataType] | None = None, names: Sequence[str] | None = None,
-        operator: str | None = None, chosen: Mapping[str, KindChoice] | None = None,
-    ) -> int:  # fmt: skip
+        self,
+        spec: Spec,
+        inputs: Sequence[Edge],
+        stage: int,
+        node: Algebra,
+        types: Sequence[pa.DataType] | None = None,
+        names: Sequence[str] | None = None,
+        operator: str | None = None,
+        chosen: Mapping[str, KindChoice] | None = None,
+    ) -> int:
         """Add a step; return its number.
 
         Args:
@@ -105,14 +111,17 @@ class Builder:
         spec, choices = self.choices.applied(self.strategy.spec(spec), own, chosen)
         order = self.orders.get(node.fingerprint)
         step = Step(
-            self.first + len(self.steps), spec, tuple(inputs), stage,
+            self.first + len(self.steps),
+            spec,
+            tuple(inputs),
+            stage,
             tuple(node.schema.types if types is None else types),
             frozenset(timed_sources(node)),
             node.pattern.short,
             tuple(node.schema.names if names is None else names),
             birth=self.birth,
             choices=choices if order is None else replace(choices, order=order),
-        )  # fmt: skip
+        )
         self.steps.append(step)
         self.nodes.append(node)
         return step.id

@@ -88,9 +88,7 @@ def _coalesced(
         spec = WindowStretchesSpec(node.schema.types, node.closed)
     elif window is None or window.slide is None or window.lifetime is None:
         in_order = node.closing if node.in_order else None
-        spec = CoalesceSpec(
-            node.schema.types, node.closed, in_order, budget=node.budget, records=recorded is not None
-        )  # fmt: skip
+        spec = CoalesceSpec(node.schema.types, node.closed, in_order, budget=node.budget, records=recorded is not None)
     else:
         spec = GranuleRunsSpec(node.schema.types, window.slide, window.lifetime)
     return Lowered(builder.add(spec, [edge], stage, recorded or node), stage, partitions)

@@ -88,10 +88,15 @@ def _sequenced(node: Sequenced, builder: Builder) -> Lowered:
     edges = [Edge(s.step, None if s.stage == stage else Exchange(())) for s in inputs]
     inner, windows = _inner(node, builder)
     spec = SequenceModelSpec(
-        tuple(stream.schema.types for stream in node.streams), tuple(known is not None for known in plain),
-        windows, node.periods, node.reports_all, inner, window_frequencies(node.windows),
+        tuple(stream.schema.types for stream in node.streams),
+        tuple(known is not None for known in plain),
+        windows,
+        node.periods,
+        node.reports_all,
+        inner,
+        window_frequencies(node.windows),
         tuple(relation.fingerprint for relation in node.relations),
-    )  # fmt: skip
+    )
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
 
 
@@ -100,9 +105,14 @@ def _numbered(node: Sequenced, numbers: ByNumber, builder: Builder) -> Lowered:
     plain = in_arrival_order(stream)
     edge, stage, _ = builder.keyed(builder.lower(stream if plain is None else plain), ())
     spec = CountTimeSpec(
-        numbers.columns, plain is not None, ARRIVALS, numbers.rows, numbers.every,
-        plan_inside(numbers.body, builder), window_frequencies(node.windows),
-    )  # fmt: skip
+        numbers.columns,
+        plain is not None,
+        ARRIVALS,
+        numbers.rows,
+        numbers.every,
+        plan_inside(numbers.body, builder),
+        window_frequencies(node.windows),
+    )
     return Lowered(builder.add(spec, [edge], stage, node), stage, ONE_SHARD)
 
 
@@ -135,9 +145,13 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
 def plan_inside(body: Algebra, builder: Builder) -> Plan:
     """Return a plan of its own for `body`, whose sources an operator feeds."""
     inside = Builder(
-        builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
-        statics=builder.statics, applied=frozenset(r.fingerprint for r in own_updated_relations(body)),
-    )  # fmt: skip
+        builder.plan_static,
+        statistics=builder.statistics,
+        strategy=builder.strategy,
+        notes=builder.notes,
+        statics=builder.statics,
+        applied=frozenset(r.fingerprint for r in own_updated_relations(body)),
+    )
     answer = inside.lower(body)
     inside.add(OutputSpec(""), [Edge(answer.step)], answer.stage, body)
     return Plan(with_queries(inside.steps), {"": Query("", body, SinkSpec("MEMORY"))}, {})
@@ -166,9 +180,7 @@ def _evaluated_rows(node: AtInstants, builder: Builder) -> Lowered:
     stage = child.stage if alone else child.stage + 1
     edges = [Edge(evaluations, Exchange(())), Edge(child.step, None if alone else Exchange(()))]
     types, names = (*values.types, *node.schema.types), (*values.names, *node.schema.names)
-    found = builder.add(
-        NRRJoinSpec(columns, node.groups, None, null_safe=True), edges, stage, node, types, names
-    )  # fmt: skip
+    found = builder.add(NRRJoinSpec(columns, node.groups, None, null_safe=True), edges, stage, node, types, names)
     shown = tuple(Column(f.type, len(columns) + i, f.name) for i, f in enumerate(node.schema))
     return Lowered(builder.add(ProjectSpec(shown), [Edge(found)], stage, node), stage, ONE_SHARD)
 

@@ -82,7 +82,5 @@ def lower_in_blocks(node: Frequent | Aggregate | WindowSample, blocks: Blocks, b
     moved = replace(node, input=over_numbers(node.input))
     body = moved.expanded if isinstance(moved, WindowSample) else moved
     columns, inner = tuple(range(len(stream.schema))), plan_inside(body, builder)
-    spec = CountTimeSpec(
-        columns, plain is not None, ARRIVALS, window.rows, step, inner, ((step, 0, 0),), True
-    )  # fmt: skip
+    spec = CountTimeSpec(columns, plain is not None, ARRIVALS, window.rows, step, inner, ((step, 0, 0),), True)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)

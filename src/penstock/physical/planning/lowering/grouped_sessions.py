@@ -58,9 +58,16 @@ def lower_grouped_sessions(node: Aggregate, builder: Builder) -> Lowered | None:
 
 
 def _grouped(
-    node: Aggregate, sessions: SessionWindow, group: tuple[int, ...], plan: AggregateLayout, edge: Edge, stage: int,
-    partitions: frozenset[tuple[int, ...]] | None, builder: Builder, types: tuple[pa.DataType, ...],
-) -> Lowered:  # fmt: skip
+    node: Aggregate,
+    sessions: SessionWindow,
+    group: tuple[int, ...],
+    plan: AggregateLayout,
+    edge: Edge,
+    stage: int,
+    partitions: frozenset[tuple[int, ...]] | None,
+    builder: Builder,
+    types: tuple[pa.DataType, ...],
+) -> Lowered:
     """Return the step that has the sessions, and behind it the aggregate where a group may have several at one
     instant, or equal rows at two of them in a row."""
     keys = len(sessions.partition)

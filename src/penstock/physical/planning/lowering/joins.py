@@ -54,10 +54,15 @@ def _join(node: Join, builder: Builder) -> Lowered:
         stage, edges, parts = meet(left, right, left_key, right_key)
         lie = frozenset({parts[0], tuple(width + c for c in parts[1])})
     spec = JoinSpec(
-        left_key, right_key, node.left.schema.types, node.right.schema.types, node.residual,
+        left_key,
+        right_key,
+        node.left.schema.types,
+        node.right.schema.types,
+        node.residual,
         (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
-        builder.notes.get(node.fingerprint, ""), ranges=ranges,
-    )  # fmt: skip
+        builder.notes.get(node.fingerprint, ""),
+        ranges=ranges,
+    )
     if any(stored):
         for port, (side, store) in enumerate(zip((node.left, node.right), stored, strict=True)):
             if store is not None:

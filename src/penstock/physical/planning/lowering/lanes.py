@@ -43,7 +43,7 @@ def lower_lanes(
 
 def _own(
     node: Aggregate, builder: Builder, by: tuple[int, ...] | None = None, child: Lowered | None = None
-) -> AccumulatorInput:  # fmt: skip
+) -> AccumulatorInput:
     strict = node.input.pattern is Pattern.STRICT
     plan = plan_lanes(node.group, node.aggregates, strict)
     types = lane_types(node, plan)

@@ -133,9 +133,17 @@ def _lookup(node: SemiJoin | OuterJoin, builder: Builder, keep: Keep, single: st
     alone, of_both = split(parts, lambda p: not is_volatile(p) and all(c < width for c in columns_of(p)))
     residual = conjunction(of_both)
     spec = StaticPartnerCountsSpec(
-        table, node.right.schema.types, key, table_key, residual, keep, single, node.domain or CALENDAR,
-        find_ranges(residual, width), conjunction(alone),
-    )  # fmt: skip
+        table,
+        node.right.schema.types,
+        key,
+        table_key,
+        residual,
+        keep,
+        single,
+        node.domain or CALENDAR,
+        find_ranges(residual, width),
+        conjunction(alone),
+    )
     step = builder.add(spec, [Edge(child.step)], child.stage, node)
     return Lowered(step, child.stage, child.partitions)
 

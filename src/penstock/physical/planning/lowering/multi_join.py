@@ -143,10 +143,16 @@ def _pipelined(
     keys = [tuple(p for n in node.common if (p := node.classes[n][i]) is not None) for i in range(len(children))]
     stage, edges, parts = _meet(children, keys)
     spec = MultiJoinSpec(
-        tuple(member.schema.types for member in node.members), member_names(node),
+        tuple(member.schema.types for member in node.members),
+        member_names(node),
         tuple(member.pattern is Pattern.STRICT for member in node.members),
-        orders, node.classes, node.residual, order, cost, note,
-    )  # fmt: skip
+        orders,
+        node.classes,
+        node.residual,
+        order,
+        cost,
+        note,
+    )
     step = builder.add(spec, edges, stage, node)
     lying = zip(parts, node.offsets, strict=True)
     return Lowered(step, stage, frozenset(tuple(start + c for c in part) for part, start in lying))

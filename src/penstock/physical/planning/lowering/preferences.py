@@ -71,7 +71,7 @@ def _preference(node: PreferringJoin | PreferringSelection | PreferringLookUp, b
 
 def lower_recorded_sums(
     node: Aggregate, plan: AggregateLayout, types: Sequence[pa.DataType], names: Sequence[str], builder: Builder
-) -> Lowered | None:  # fmt: skip
+) -> Lowered | None:
     """Return the accumulator rows of sums over a preference with inclusion records, which are not written for each
     result; None for any other input, and for aggregates that are not sums.
 
@@ -93,9 +93,13 @@ def lower_recorded_sums(
         return None
     results = _own_step(below, builder)
     spec = RecordedSumsSpec(
-        below.preference, *_summaries(below), plan, tuple(types), tuple(reversed(steps)),
+        below.preference,
+        *_summaries(below),
+        plan,
+        tuple(types),
+        tuple(reversed(steps)),
         tuple((place, x) for place, x, _ in scaled),
-    )  # fmt: skip
+    )
     step = builder.add(spec, [Edge(results.step)], results.stage, node.input, types, names)
     partitions = results.partitions
     for one in reversed(steps):
@@ -154,10 +158,20 @@ def _preferring_join(node: PreferringJoin, builder: Builder) -> Lowered:
         edges.append(Edge(lowered[-1].step, Exchange(spread_by)))
     stage = max(one.stage for one in lowered) + 1
     spec = PreferringJoinSpec(
-        node.left.schema.types, node.preference, tuple(orders), node.right.schema.types, left_key,
-        right_key, node.residual, node.filters, node.summaries, node.summarised, node.into,
-        (node.reads_partner(0), node.reads_partner(1)), node.ahead,
-    )  # fmt: skip
+        node.left.schema.types,
+        node.preference,
+        tuple(orders),
+        node.right.schema.types,
+        left_key,
+        right_key,
+        node.residual,
+        node.filters,
+        node.summaries,
+        node.summarised,
+        node.into,
+        (node.reads_partner(0), node.reads_partner(1)),
+        node.ahead,
+    )
     width = len(node.left.schema)
     parts = frozenset({spread[0], tuple(width + c for c in spread[1])})
     return Lowered(builder.add(spec, edges, stage, node), stage, parts)
@@ -169,9 +183,15 @@ def _preferring_selection(node: PreferringSelection, builder: Builder) -> Lowere
     child = builder.lower(below)
     key = node.summarised or tuple(range(len(node.input.schema)))
     spec = PreferringSelectionSpec(
-        node.input.schema.types, node.preference, (in_order,), node.condition, node.filter, node.summary,
-        node.summarised, node.expressions,
-    )  # fmt: skip
+        node.input.schema.types,
+        node.preference,
+        (in_order,),
+        node.condition,
+        node.filter,
+        node.summary,
+        node.summarised,
+        node.expressions,
+    )
     step = builder.add(spec, [Edge(child.step, Exchange(key))], child.stage + 1, node)
     return Lowered(step, child.stage + 1, frozenset({key}))
 
@@ -184,10 +204,20 @@ def _preferring_look_up(node: PreferringLookUp, builder: Builder) -> Lowered:
     child = builder.lower(below)
     key = node.sharding
     spec = PreferringLookUpSpec(
-        node.left.schema.types, node.preference, (in_order,), builder.table(node.right), node.right.schema.types,
-        tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal), node.residual, node.filter,
-        node.summary, node.summarised, node.expressions, node.reads_partner,
-    )  # fmt: skip
+        node.left.schema.types,
+        node.preference,
+        (in_order,),
+        builder.table(node.right),
+        node.right.schema.types,
+        tuple(pair[0] for pair in node.equal),
+        tuple(pair[1] for pair in node.equal),
+        node.residual,
+        node.filter,
+        node.summary,
+        node.summarised,
+        node.expressions,
+        node.reads_partner,
+    )
     step = builder.add(spec, [Edge(child.step, Exchange(key))], child.stage + 1, node)
     return Lowered(step, child.stage + 1, frozenset({key}))
 
@@ -202,9 +232,19 @@ def _looked_up_as_of(node: PreferringLookUp, builder: Builder) -> Lowered:
     stage = max(child.stage, relation.stage) + 1
     edges = [Edge(child.step, Exchange(spread)), Edge(relation.step, Exchange(table_spread))]
     spec = PreferringNRRLookUpSpec(
-        node.left.schema.types, node.preference, (in_order,), node.right.schema.types, key, table_key, node.residual,
-        node.filter, node.summary, node.summarised, node.expressions, node.reads_partner,
-    )  # fmt: skip
+        node.left.schema.types,
+        node.preference,
+        (in_order,),
+        node.right.schema.types,
+        key,
+        table_key,
+        node.residual,
+        node.filter,
+        node.summary,
+        node.summarised,
+        node.expressions,
+        node.reads_partner,
+    )
     width = len(node.left.schema)
     parts = frozenset({spread, tuple(width + c for c in table_spread)})
     return Lowered(builder.add(spec, edges, stage, node), stage, parts)

@@ -58,11 +58,17 @@ def lower_probe(node: Join | OuterJoin, probe: AggregateLookup, builder: Builder
     stage, edges, (part, _) = meet(asking, accumulators, probe.key, tuple(range(len(probe.key))))
     right = node.right if probe.left else node.left
     spec = AggregateLookupSpec(
-        lanes.plan, probe.aggregate.input.pattern <= Pattern.WEAKEST, lanes.types, probe.key,
+        lanes.plan,
+        probe.aggregate.input.pattern <= Pattern.WEAKEST,
+        lanes.types,
+        probe.key,
         tuple(n.predicate if isinstance(n, Select) else n.expressions for n in probe.between),
-        right.schema.types, node.residual, probe.left, isinstance(node, OuterJoin),
+        right.schema.types,
+        node.residual,
+        probe.left,
+        isinstance(node, OuterJoin),
         builder.notes.get(node.fingerprint, ""),
-    )  # fmt: skip
+    )
     shift = 0 if probe.left else len(right.schema)
     lie = frozenset({tuple(shift + c for c in part)})
     return Lowered(builder.add(spec, edges, stage, node), stage, lie)

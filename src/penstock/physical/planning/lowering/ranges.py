@@ -46,10 +46,15 @@ def lower_in_cells(node: Join, ranges: Ranges, builder: Builder, partnered: Alge
     edges = [Edge(left.step, Exchange(left_key)), Edge(right.step, Exchange(right_key))]
     made, kind = (node, JoinSpec) if partnered is None else (partnered, PartneredSpec)
     spec = kind(
-        left_key, right_key, left_types, right_types, residual,
+        left_key,
+        right_key,
+        left_types,
+        right_types,
+        residual,
         (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
-        builder.notes.get(node.fingerprint, ""), ranges=ranges,
-    )  # fmt: skip
+        builder.notes.get(node.fingerprint, ""),
+        ranges=ranges,
+    )
     types, names = left_types, (*node.left.schema.names, "cell", "first")
     kept = [*range(width)]
     if partnered is None:

@@ -46,9 +46,15 @@ def row_window(window: RowWindow, node: Algebra, builder: Builder) -> Lowered:
         moved = StepWindowSpec(node.schema.types, window.length, window.step or 1, plain is not None)
         return Lowered(builder.add(moved, [edge], stage, node), stage, partitions)
     spec = RowWindowSpec(
-        node.schema.types, window.rows, window.step or 1, window.partition, window.length, window.slide, window.align,
+        node.schema.types,
+        window.rows,
+        window.step or 1,
+        window.partition,
+        window.length,
+        window.slide,
+        window.align,
         plain is not None,
-    )  # fmt: skip
+    )
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
 
 

@@ -62,9 +62,14 @@ def _top_k(node: TopK, builder: Builder) -> Lowered:
     ending = builder.strategy is Strategy.PATTERN and not lasting and not may_take_back(node.input, builder)
     if node.partition:
         each = TopKSpec(
-            node.total_order, node.limit, node.offset, types,
-            partition=node.partition, lasting=lasting, ending=ending,
-        )  # fmt: skip
+            node.total_order,
+            node.limit,
+            node.offset,
+            types,
+            partition=node.partition,
+            lasting=lasting,
+            ending=ending,
+        )
         edge, stage, partitions = builder.keyed(child, node.partition)
         return Lowered(builder.add(each, [edge], stage, node), stage, partitions)
     final = TopKSpec(node.total_order, node.limit, node.offset, types)
@@ -74,8 +79,14 @@ def _top_k(node: TopK, builder: Builder) -> Lowered:
     edge, stage, _ = builder.ordered(child)
     scattered = child.stage == 0 or child.partitions is None
     local = TopKSpec(
-        node.total_order, node.limit + node.offset, 0, types, "local",
-        scattered=scattered, lasting=lasting, ending=ending,
-    )  # fmt: skip
+        node.total_order,
+        node.limit + node.offset,
+        0,
+        types,
+        "local",
+        scattered=scattered,
+        lasting=lasting,
+        ending=ending,
+    )
     first = builder.add(local, [edge], stage, replace(node, limit=local.limit, offset=0))
     return Lowered(builder.add(final, [Edge(first, Exchange(()))], stage + 1, node), stage + 1, ONE_SHARD)

@@ -20,10 +20,22 @@ def _shed(node: Shed, builder: Builder) -> Lowered:
     below = node.input if window is None else _all_rows(node, window)
     edge, stage, partitions = builder.keyed(builder.lower(below), ())
     shared = (
-        node.schema.types, node.policy, node.budget, node.in_bytes, node.buckets, node.compact, node.least,
-        node.ordered, node.sample, node.query, node.every, node.at_least, node.fails,
-        node.cpu, node.shares_limit,
-    )  # fmt: skip
+        node.schema.types,
+        node.policy,
+        node.budget,
+        node.in_bytes,
+        node.buckets,
+        node.compact,
+        node.least,
+        node.ordered,
+        node.sample,
+        node.query,
+        node.every,
+        node.at_least,
+        node.fails,
+        node.cpu,
+        node.shares_limit,
+    )
     rows = None if window is None else window.rows
     spec = ShedSpec(*shared) if rows is None else ShedRowsSpec(*shared, rows)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)

@@ -44,9 +44,13 @@ def lower_user_aggregates(node: Aggregate, builder: Builder) -> Lowered:
     assert stage == base.stage, "both parts of a group lie alike"
 
     spec = UserAggregateSpec(
-        len(node.group), specs, _order(node), node.schema.types,
-        node.input.pattern <= Pattern.WEAKEST, node.input.pattern is Pattern.STRICT,
-    )  # fmt: skip
+        len(node.group),
+        specs,
+        _order(node),
+        node.schema.types,
+        node.input.pattern <= Pattern.WEAKEST,
+        node.input.pattern is Pattern.STRICT,
+    )
     step = builder.add(spec, [Edge(base.step), edge], stage, node)
     return replace(base, step=step)
 

@@ -22,8 +22,11 @@ from penstock.physical.planning.state_size.parts import StepState
 from penstock.storage.documents import Document
 
 _GRADES = {
-    Grade.FIXED: "bounded", Grade.BOUNDED: "bounded", Grade.KEYS: "bounded by values", Grade.UNBOUNDED: "unbounded"
-}  # fmt: skip
+    Grade.FIXED: "bounded",
+    Grade.BOUNDED: "bounded",
+    Grade.KEYS: "bounded by values",
+    Grade.UNBOUNDED: "unbounded",
+}
 
 
 @dataclass(frozen=True)

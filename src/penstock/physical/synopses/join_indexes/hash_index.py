@@ -186,9 +186,14 @@ class HashJoinIndex(Synopsis):
     # -- looking up --------------------------------------------------------------------------------------------
 
     def meet(
-        self, elements: Elements, first: UInt64s, second: UInt64s, limit: int, before: int | None = None,
+        self,
+        elements: Elements,
+        first: UInt64s,
+        second: UInt64s,
+        limit: int,
+        before: int | None = None,
         behind: int = 0,
-    ) -> Iterator[tuple[Int64s, Elements]]:  # fmt: skip
+    ) -> Iterator[tuple[Int64s, Elements]]:
         """Yield (rows of `elements`, the stored element that each matches): equal keys, overlapping validity; in
         batches of at most `limit`. before, behind: only elements that were added before, or since, the `size` was
         this."""
@@ -204,7 +209,7 @@ class HashJoinIndex(Synopsis):
             probe, found, ends = (np.empty(room, np.int64) for _ in range(3))
             start, count = _meet(
                 self._entries, begin, self._ordered, first, second, ts, rows, start, probe, found, ends
-            )  # fmt: skip
+            )
             probe, found, ends = probe[:count], found[:count], ends[:count]
             if before is not None:
                 earlier = found < before

@@ -63,9 +63,22 @@ class IntervalRun(SortedRun):
         index_keys(table, first[heads])
         negative = 0 if elements.sign is None else int(np.count_nonzero(elements.sign < 0))
         return IntervalRun(
-            number, elements, first[heads], second[heads], bounds, table, False, int(elements.exp.max()), negative,
-            low, high, _tops(bounds, high), begin, period, longest,
-        )  # fmt: skip
+            number,
+            elements,
+            first[heads],
+            second[heads],
+            bounds,
+            table,
+            False,
+            int(elements.exp.max()),
+            negative,
+            low,
+            high,
+            _tops(bounds, high),
+            begin,
+            period,
+            longest,
+        )
 
 
 def _period(elements: Elements, longest: int) -> int:
@@ -160,9 +173,22 @@ def probe_ranges(
 
     def meet(begin: int, stop: int, probe: Int64s, found: Int64s, write: bool) -> None:
         _meet(
-            begin, stop, probes, (run.first, run.second), run.bounds, run.table, held,
-            run.begin, run.last, run.period, run.longest, counts, probe, found, write,
-        )  # fmt: skip
+            begin,
+            stop,
+            probes,
+            (run.first, run.second),
+            run.bounds,
+            run.table,
+            held,
+            run.begin,
+            run.last,
+            run.period,
+            run.longest,
+            counts,
+            probe,
+            found,
+            write,
+        )
 
     meet(0, len(elements), none, none, False)
     ends = np.concatenate([[0], np.cumsum(counts)])

@@ -196,15 +196,24 @@ def probe_pieces(
         low = max(high, 1)
 
 
-def _candidates(
-    run: SortedRun, elements: Elements, first: UInt64s, second: UInt64s
-) -> tuple[Int64s, Int64s, int]:  # fmt: skip
+def _candidates(run: SortedRun, elements: Elements, first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s, int]:
     """Return for each element where the rows of `run` that may match it begin and end, and the number of all."""
     starts, stops = np.empty(len(elements), np.int64), np.empty(len(elements), np.int64)
     total = _ranges(
-        first, second, elements.ts, elements.exp, run.first, run.second, run.bounds, run.table,
-        run.elements.ts, run.elements.exp, run.ordered, starts, stops,
-    )  # fmt: skip
+        first,
+        second,
+        elements.ts,
+        elements.exp,
+        run.first,
+        run.second,
+        run.bounds,
+        run.table,
+        run.elements.ts,
+        run.elements.exp,
+        run.ordered,
+        starts,
+        stops,
+    )
     return starts, stops, int(total)
 
 

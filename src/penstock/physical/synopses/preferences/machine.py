@@ -183,8 +183,18 @@ def fade_of(entries, i, at, parameters, fade, own, own_base, others, base, spans
 
 @loop
 def _recompute_keys(  # type: ignore[no-untyped-def]
-    at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans,
-):  # fmt: skip
+    at,
+    items,
+    places,
+    entries,
+    ranks,
+    numbers,
+    parameters,
+    fade,
+    side0,
+    side1,
+    spans,
+):
     """Recompute the keys of all entries for whose side a period has begun."""
     changed = False
     for probed in range(2):
@@ -199,9 +209,17 @@ def _recompute_keys(  # type: ignore[no-untyped-def]
             i = items[BEST, place]
             if 1 - (entries[i, ORDER] & 1) == probed:
                 faded = fade_of(
-                    entries, i, max(begun, entries[i, MADE]), parameters, fade, own, numbers[BASES + 1 - probed],
-                    others, numbers[BASES + probed], spans,
-                )  # fmt: skip
+                    entries,
+                    i,
+                    max(begun, entries[i, MADE]),
+                    parameters,
+                    fade,
+                    own,
+                    numbers[BASES + 1 - probed],
+                    others,
+                    numbers[BASES + probed],
+                    spans,
+                )
                 ranks[i, KEY] = key_of(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
     if changed:
         rebuild(BEST, numbers[WAITING], items, places, entries, ranks)
@@ -255,8 +273,18 @@ def expire(at, items, places, entries, ranks, free, numbers, parameters):  # typ
 
 @loop
 def _shed(  # type: ignore[no-untyped-def]
-    at, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count,
-):  # fmt: skip
+    at,
+    items,
+    places,
+    entries,
+    ranks,
+    free,
+    numbers,
+    parameters,
+    out,
+    out_ranks,
+    count,
+):
     """Drop what is beyond the limit; return the results and their number."""
     least = np.nan
     while numbers[WAITING] > parameters[QUEUE]:
@@ -285,8 +313,22 @@ def _ending(i, at, entries, own, own_base, others, base, spans):  # type: ignore
 
 @loop
 def _enter(  # type: ignore[no-untyped-def]
-    fresh, fresh_ranks, k, at, items, places, entries, ranks, free, numbers, parameters, fade, side0, side1, spans,
-):  # fmt: skip
+    fresh,
+    fresh_ranks,
+    k,
+    at,
+    items,
+    places,
+    entries,
+    ranks,
+    free,
+    numbers,
+    parameters,
+    fade,
+    side0,
+    side1,
+    spans,
+):
     """Insert the k-th new entry."""
     numbers[FREE] -= 1
     i = free[numbers[FREE]]
@@ -308,8 +350,22 @@ def _enter(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _work(  # type: ignore[no-untyped-def]
-    i, at, items, places, entries, ranks, free, numbers, parameters, side0, side1, spans, out, out_ranks, count,
-):  # fmt: skip
+    i,
+    at,
+    items,
+    places,
+    entries,
+    ranks,
+    free,
+    numbers,
+    parameters,
+    side0,
+    side1,
+    spans,
+    out,
+    out_ranks,
+    count,
+):
     """Do one unit of entry i; return the number of results."""
     side = entries[i, ORDER] & 1
     own, others = (side1, side0) if side == 1 else (side0, side1)
@@ -378,9 +434,28 @@ def _count_unit(numbers, parameters):  # type: ignore[no-untyped-def]
 
 @loop
 def run(  # type: ignore[no-untyped-def]
-    instants, offsets, paying, position, until, fresh, fresh_ranks, buckets, priorities, cursor, items, places, entries,
-    ranks, free, numbers, parameters, fade, side0, side1, spans,
-):  # fmt: skip
+    instants,
+    offsets,
+    paying,
+    position,
+    until,
+    fresh,
+    fresh_ranks,
+    buckets,
+    priorities,
+    cursor,
+    items,
+    places,
+    entries,
+    ranks,
+    free,
+    numbers,
+    parameters,
+    fade,
+    side0,
+    side1,
+    spans,
+):
     """Go on from instant number `position` up to the tick `until`; return the results, their floats, how many, and the
     position reached, -1 where nothing is left.
 
@@ -410,9 +485,22 @@ def run(  # type: ignore[no-untyped-def]
                 return out, out_ranks, count, position
             out, out_ranks = grown(out, out_ranks, count)
             count = _work(
-                items[BEST, 0], at, items, places, entries, ranks, free, numbers, parameters, side0, side1, spans, out,
-                out_ranks, count,
-            )  # fmt: skip
+                items[BEST, 0],
+                at,
+                items,
+                places,
+                entries,
+                ranks,
+                free,
+                numbers,
+                parameters,
+                side0,
+                side1,
+                spans,
+                out,
+                out_ranks,
+                count,
+            )
             _count_unit(numbers, parameters)
             if parameters[RECORDS] and not numbers[WAITING]:
                 out, out_ranks = grown(out, out_ranks, count)
@@ -432,17 +520,28 @@ def run(  # type: ignore[no-untyped-def]
         first, last = offsets[position], offsets[position + 1]
         at_once = idle and not timed and not parameters[RECORDS]
         if at_once and units_at_once(fresh, first, last, at, credit, side0, side1, numbers) <= credit:
-            out, out_ranks, count = work_at_once(
-                fresh, first, last, at, side0, side1, numbers, out, out_ranks, count
-            )  # fmt: skip
+            out, out_ranks, count = work_at_once(fresh, first, last, at, side0, side1, numbers, out, out_ranks, count)
             position += 1
             continue
         for k in range(first, last):
             fresh[k, PROMISING] = rate_next(buckets[k], priorities, cursor)
             _enter(
-                fresh, fresh_ranks, k, at, items, places, entries, ranks, free, numbers, parameters, fade, side0,
-                side1, spans,
-            )  # fmt: skip
+                fresh,
+                fresh_ranks,
+                k,
+                at,
+                items,
+                places,
+                entries,
+                ranks,
+                free,
+                numbers,
+                parameters,
+                fade,
+                side0,
+                side1,
+                spans,
+            )
         while numbers[WAITING]:
             if timed:
                 if _next_unit(numbers, parameters) > at:
@@ -453,9 +552,22 @@ def run(  # type: ignore[no-untyped-def]
             credit -= 1
             out, out_ranks = grown(out, out_ranks, count)
             count = _work(
-                items[BEST, 0], at, items, places, entries, ranks, free, numbers, parameters, side0, side1, spans, out,
-                out_ranks, count,
-            )  # fmt: skip
+                items[BEST, 0],
+                at,
+                items,
+                places,
+                entries,
+                ranks,
+                free,
+                numbers,
+                parameters,
+                side0,
+                side1,
+                spans,
+                out,
+                out_ranks,
+                count,
+            )
         if numbers[UNITS_DONE] > before:
             out, out_ranks, count = append_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
         out, out_ranks, count = _shed(
@@ -466,9 +578,22 @@ def run(  # type: ignore[no-untyped-def]
 
 @loop
 def run_granted(  # type: ignore[no-untyped-def]
-    reached, grant, fresh, fresh_ranks, items, places, entries, ranks, free, numbers, parameters, fade, side0, side1,
+    reached,
+    grant,
+    fresh,
+    fresh_ranks,
+    items,
+    places,
+    entries,
+    ranks,
+    free,
+    numbers,
+    parameters,
+    fade,
+    side0,
+    side1,
     spans,
-):  # fmt: skip
+):
     """Take a round behind the tick `reached` as one instant in which `grant` units are done; return the results, the
     product of each, how many, and the units that are left to go on with, 0 where the round is done."""
     out = np.empty((1024, RESULT_COLUMNS), np.int64)
@@ -478,9 +603,22 @@ def run_granted(  # type: ignore[no-untyped-def]
     _recompute_keys(reached + 1, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
     for k in range(fresh.shape[0]):
         _enter(
-            fresh, fresh_ranks, k, fresh[k, MADE], items, places, entries, ranks, free, numbers, parameters, fade,
-            side0, side1, spans,
-        )  # fmt: skip
+            fresh,
+            fresh_ranks,
+            k,
+            fresh[k, MADE],
+            items,
+            places,
+            entries,
+            ranks,
+            free,
+            numbers,
+            parameters,
+            fade,
+            side0,
+            side1,
+            spans,
+        )
     before = numbers[UNITS_DONE]
     while numbers[WAITING] and grant > 0:
         if count >= ENOUGH:
@@ -489,9 +627,22 @@ def run_granted(  # type: ignore[no-untyped-def]
         out, out_ranks = grown(out, out_ranks, count)
         grant -= 1
         count = _work(
-            i, max(reached + 1, entries[i, MADE]), items, places, entries, ranks, free, numbers, parameters, side0,
-            side1, spans, out, out_ranks, count,
-        )  # fmt: skip
+            i,
+            max(reached + 1, entries[i, MADE]),
+            items,
+            places,
+            entries,
+            ranks,
+            free,
+            numbers,
+            parameters,
+            side0,
+            side1,
+            spans,
+            out,
+            out_ranks,
+            count,
+        )
     if numbers[UNITS_DONE] > before:
         out, out_ranks, count = append_threshold(reached + 1, items, ranks, numbers, parameters, out, out_ranks, count)
     out, out_ranks, count = _shed(

@@ -34,8 +34,16 @@ def priorities(fresh, ranks, numbers, parameters, fade, side0, side1, spans):  #
         side = fresh[k, ORDER] & 1
         own, others = (side1, side0) if side == 1 else (side0, side1)
         faded = fade_of(
-            fresh, k, fresh[k, MADE], parameters, fade, own, numbers[BASES + side], others, numbers[BASES + 1 - side],
+            fresh,
+            k,
+            fresh[k, MADE],
+            parameters,
+            fade,
+            own,
+            numbers[BASES + side],
+            others,
+            numbers[BASES + 1 - side],
             spans,
-        )  # fmt: skip
+        )
         found[k] = _priority(parameters[SORT], ranks[k, BASE], ranks[k, RACE], faded)
     return found

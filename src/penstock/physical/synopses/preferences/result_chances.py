@@ -93,10 +93,22 @@ class ResultChances(Synopsis):
         start = there = 0
         while start < len(thresholds.at):
             rows, at, met, self._shed_at, self._shed_keys, start, there = _follow(
-                thresholds.at, thresholds.what, thresholds.keys, thresholds.granted, self._results.ts,
-                self._results.exp, self._integers, self._floats, self._parameters, self._fade, self._shed_at,
-                self._shed_keys, start, there, _MOST,
-            )  # fmt: skip
+                thresholds.at,
+                thresholds.what,
+                thresholds.keys,
+                thresholds.granted,
+                self._results.ts,
+                self._results.exp,
+                self._integers,
+                self._floats,
+                self._parameters,
+                self._fade,
+                self._shed_at,
+                self._shed_keys,
+                start,
+                there,
+                _MOST,
+            )
             self._chunk = None
             if len(rows):
                 yield ChanceChanges(rows, at, met)
@@ -200,9 +212,22 @@ def _faded(at, since, stretch, probed, parameters, fade):  # type: ignore[no-unt
 
 @compiled(reads="instants kinds keys emitted ends shed_at shed_keys", error_model="numpy")
 def _follow(  # type: ignore[no-untyped-def]
-    instants, kinds, keys, granted, emitted, ends, integers, values, parameters, fade, shed_at, shed_keys,
-    start, there, most,
-):  # fmt: skip
+    instants,
+    kinds,
+    keys,
+    granted,
+    emitted,
+    ends,
+    integers,
+    values,
+    parameters,
+    fade,
+    shed_at,
+    shed_keys,
+    start,
+    there,
+    most,
+):
     """Follow the thresholds of a round from number `start` on, until there are `most` changes; return the changes of
     `BEST` as (result, instant, new value), what was shed, the number of the next threshold, and how many results had
     been emitted by then. there: how many had been emitted before."""

@@ -198,8 +198,10 @@ class ResultFigures:
     def figures(self) -> Mapping[str, int | float]:
         """Return figures that add up over shards. Delays are counted by bucket: `delay promising #CODE`."""
         found: dict[str, int | float] = {
-            "results": self._results, "ticks apart": self._apart, "results of two": self._pairs,
-        }  # fmt: skip
+            "results": self._results,
+            "ticks apart": self._apart,
+            "results of two": self._pairs,
+        }
         for name, delays in self._delays.items():
             pairs = zip(delays.codes.tolist(), delays.counts.tolist(), strict=True)
             found |= {f"delay {name} #{code}": count for code, count in pairs if count}
@@ -209,8 +211,10 @@ class ResultFigures:
         return {
             "priorities": self._priorities.flat(),
             "delays": {name: delays.flat() for name, delays in self._delays.items()},
-            "results": self._results, "apart": self._apart, "pairs": self._pairs,
-        }  # fmt: skip
+            "results": self._results,
+            "apart": self._apart,
+            "pairs": self._pairs,
+        }
 
     def restore(self, marks: Document) -> None:
         self._priorities = BucketCounts.of(integers(marks, "priorities"))

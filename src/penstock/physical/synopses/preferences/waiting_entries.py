@@ -160,9 +160,18 @@ class WaitingEntries(Synopsis):
         position, done = 0, []
         while position >= 0:
             out, values, count, position = machine.run(
-                instants.at, instants.offsets, instants.paying, position, until, fresh.integers, fresh.ranks, places,
-                counts, cursor, *self._state(),
-            )  # fmt: skip
+                instants.at,
+                instants.offsets,
+                instants.paying,
+                position,
+                until,
+                fresh.integers,
+                fresh.ranks,
+                places,
+                counts,
+                cursor,
+                *self._state(),
+            )
             done.append(WorkDone(out[:count], values[:count]))
         return [one for one in done if len(one.integers)]
 
@@ -200,9 +209,18 @@ class WaitingEntries(Synopsis):
         left, right = self._sides
         self._numbers[BASES], self._numbers[BASES + 1] = left.base, right.base
         return (
-            self._items, self._places, self._entries, self._ranks, self._free, self._numbers, self._parameters,
-            self._fade, left.table, right.table, self._spans,
-        )  # fmt: skip
+            self._items,
+            self._places,
+            self._entries,
+            self._ranks,
+            self._free,
+            self._numbers,
+            self._parameters,
+            self._fade,
+            left.table,
+            right.table,
+            self._spans,
+        )
 
     def _priorities(self, fresh: NewEntries) -> Float64s:
         """Return the priorities of new entries when they enter."""

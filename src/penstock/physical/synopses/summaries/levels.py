@@ -40,8 +40,17 @@ class SummaryLevels:
     def parameters(self) -> Int64s:
         """Return the parameters as `zone_kernel` reads them."""
         return np.array(
-            [self.granularity, self.rate, self.depth, min(self.squares, 2**63 - 1), self.minlength, self.maxlength,
-             self.most], np.int64)  # fmt: skip
+            [
+                self.granularity,
+                self.rate,
+                self.depth,
+                min(self.squares, 2**63 - 1),
+                self.minlength,
+                self.maxlength,
+                self.most,
+            ],
+            np.int64,
+        )
 
     def granularities(self, ts: Int64s, now: int) -> Int64s:
         """Return in which granularity elements that arrived at `ts` lie at the instant `now`: 1 to depth, or depth + 1

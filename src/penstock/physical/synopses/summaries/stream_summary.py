@@ -111,9 +111,19 @@ class StreamSummary(Synopsis):
         while True:
             made = np.empty((room + int(self._header[kernel.COUNT]), kernel.ESTIMATE_FIELDS), np.int64)
             start, rows = kernel.run(
-                self.counts.cells, self._zones, self._order, self._header, self._parameters,
-                ts, values, known, updates, found, made, start,
-            )  # fmt: skip
+                self.counts.cells,
+                self._zones,
+                self._order,
+                self._header,
+                self._parameters,
+                ts,
+                values,
+                known,
+                updates,
+                found,
+                made,
+                start,
+            )
             pieces.append(made[:rows])
             if start == len(ts):
                 break
@@ -181,8 +191,14 @@ class StreamSummary(Synopsis):
             self.counts.summarize(slot, elements.values if count == len(known) else elements.values[known])
             first, last = int(np.argmax(known)), len(known) - 1 - int(np.argmax(known[::-1]))
             self._zones[slot] = (
-                first_number + first, first_number + last + 1, count, stretch, elements.ts[first], kernel.IN_NO_SUM, -1
-            )  # fmt: skip
+                first_number + first,
+                first_number + last + 1,
+                count,
+                stretch,
+                elements.ts[first],
+                kernel.IN_NO_SUM,
+                -1,
+            )
             self._order[zones] = slot
             self._header[kernel.COUNT] += 1
         self._header[kernel.NUMBER] += len(known)
@@ -294,9 +310,7 @@ class StreamSummary(Synopsis):
         """Make room where the loop stopped, before an element of this tick: for one more zone, one more value, and
         moving zones."""
         now = tick // self.levels.granularity
-        needed = kernel.room_to_move(
-            self.counts.cells, self._zones, self._order, self._header, self._parameters, now
-        )  # fmt: skip
+        needed = kernel.room_to_move(self.counts.cells, self._zones, self._order, self._header, self._parameters, now)
         self._reserve(int(self._header[kernel.COUNT]) + self.levels.depth + 1, max(2, int(needed)))
 
     def _reserve(self, slots: int, values: int) -> None:

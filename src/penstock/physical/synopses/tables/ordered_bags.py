@@ -32,17 +32,38 @@ class OrderedBag(LinkedBag):
         self._refresh()
         found, between = self._room(outputs)
         members, counts = trees.follow(
-            slots, times, order, pairs, weights, self.integers[0], self._distinct, self._nodes, self._roots,
-            self._wide, self._spans, self._data, self._questions.asked, self._questions.parameters, found, between,
-        )  # fmt: skip
+            slots,
+            times,
+            order,
+            pairs,
+            weights,
+            self.integers[0],
+            self._distinct,
+            self._nodes,
+            self._roots,
+            self._wide,
+            self._spans,
+            self._data,
+            self._questions.asked,
+            self._questions.parameters,
+            found,
+            between,
+        )
         self.touch(pairs[pairs >= 0])
         return Found(found, between, members, counts)
 
     def _plant(self, groups: Int64s, slots: Int64s) -> None:
         trees.plant(
-            self._nodes, self._roots, groups, slots, self.integers[0], self._distinct, self._wide, self._spans,
+            self._nodes,
+            self._roots,
+            groups,
+            slots,
+            self.integers[0],
+            self._distinct,
+            self._wide,
+            self._spans,
             self._data,
-        )  # fmt: skip
+        )
 
     def _uproot(self, groups: Int64s) -> None:
         trees.uproot(self._nodes, self._roots, groups)
@@ -69,9 +90,20 @@ class ExtremeBag(LinkedBag):
         self._refresh()
         found, _ = self._room(outputs)
         heaps.follow(
-            slots, times, order, pairs, weights, self.integers[0], self._nodes, self._roots, self._sides, self._wide,
-            self._spans, self._data, found,
-        )  # fmt: skip
+            slots,
+            times,
+            order,
+            pairs,
+            weights,
+            self.integers[0],
+            self._nodes,
+            self._roots,
+            self._sides,
+            self._wide,
+            self._spans,
+            self._data,
+            found,
+        )
         self.touch(pairs[pairs >= 0])
         return _tops(found)
 

@@ -80,9 +80,25 @@ def _put(nodes, tips, group, key, end, first, second, free, room):  # type: igno
 
 @compiled(reads="slots times rows signs ends order keys valid group_first group_second")
 def _follow(  # type: ignore[no-untyped-def]
-    slots, times, rows, signs, ends, order, keys, valid, group_first, group_second, nodes, tips, free, room, fresh,
-    news, found, there,
-):  # fmt: skip
+    slots,
+    times,
+    rows,
+    signs,
+    ends,
+    order,
+    keys,
+    valid,
+    group_first,
+    group_second,
+    nodes,
+    tips,
+    free,
+    room,
+    fresh,
+    news,
+    found,
+    there,
+):
     """Events order[0], ... sorted by (group, time); the row rows[e] comes where signs[e] > 0. Answers go to found[k],
     there[k] after the k-th (group, time). Return (number of free nodes, number of fresh ones)."""
     n, i, k = order.shape[0], 0, 0
@@ -178,9 +194,25 @@ class Skyline(Synopsis):
         self._reserve(len(keys))
         first, second = self._groups.keys
         self._room, self._news = _follow(
-            slots, times, rows, signs, ends, order, keys, valid, first, second, self._nodes, self._tips, self._free,
-            self._room, self._fresh, self._news, found, there,
-        )  # fmt: skip
+            slots,
+            times,
+            rows,
+            signs,
+            ends,
+            order,
+            keys,
+            valid,
+            first,
+            second,
+            self._nodes,
+            self._tips,
+            self._free,
+            self._room,
+            self._fresh,
+            self._news,
+            found,
+            there,
+        )
         self._time = max(self._time, int(times.max()))
         return found, there
 

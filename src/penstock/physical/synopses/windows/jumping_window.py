@@ -101,12 +101,35 @@ class JumpingWindowBuffer(Synopsis):
         # An evaluation moves the marks of what has waited for it too.
         waiting = self._slot[self._places[0] : base].copy()
         size, out = run(
-            numbers, instants.ticks, instants.rows, instants.boundary, slots,
-            -1 if shape.rows is None else shape.rows, -1 if shape.length is None else shape.length,
-            shape.every or 0, shape.alone, shape.slide or 0, shape.align, bool(shape.key), base,
-            self._ts, self._number, self._slot, self._next, self._state, self._lists,
-            self._substreams.integers, self._marks, self._places, start, end, taken, old, ended, evaluated,
-        )  # fmt: skip
+            numbers,
+            instants.ticks,
+            instants.rows,
+            instants.boundary,
+            slots,
+            -1 if shape.rows is None else shape.rows,
+            -1 if shape.length is None else shape.length,
+            shape.every or 0,
+            shape.alone,
+            shape.slide or 0,
+            shape.align,
+            bool(shape.key),
+            base,
+            self._ts,
+            self._number,
+            self._slot,
+            self._next,
+            self._state,
+            self._lists,
+            self._substreams.integers,
+            self._marks,
+            self._places,
+            start,
+            end,
+            taken,
+            old,
+            ended,
+            evaluated,
+        )
         self._size = int(size)
         self._substreams.touch(slots)
         self._substreams.touch(waiting)
@@ -120,9 +143,15 @@ class JumpingWindowBuffer(Synopsis):
             self._read()
 
     def _changes(
-        self, columns: Sequence[pa.Array], base: int, start: Int64s, end: Int64s, taken: Int64s, old: Int64s,
+        self,
+        columns: Sequence[pa.Array],
+        base: int,
+        start: Int64s,
+        end: Int64s,
+        taken: Int64s,
+        old: Int64s,
         ended: Int64s,
-    ) -> list[Elements]:  # fmt: skip
+    ) -> list[Elements]:
         """Return insertions, of new elements and of those that were waiting, and negative tuples of earlier ones."""
         parts = []
         fresh = np.flatnonzero(start[: self._size - base] > 0)

@@ -54,9 +54,35 @@ def link(slots, following, state, lists, places, size):  # type: ignore[no-untyp
 
 @loop
 def run(  # type: ignore[no-untyped-def]
-    numbers, ticks, rows, boundary, slots, most, length, every, alone, slide, align, keyed, base,
-    l_ts, l_number, l_slot, following, state, lists, counts, marks, places, start, end, taken, old, ended, evaluations,
-):  # fmt: skip
+    numbers,
+    ticks,
+    rows,
+    boundary,
+    slots,
+    most,
+    length,
+    every,
+    alone,
+    slide,
+    align,
+    keyed,
+    base,
+    l_ts,
+    l_number,
+    l_slot,
+    following,
+    state,
+    lists,
+    counts,
+    marks,
+    places,
+    start,
+    end,
+    taken,
+    old,
+    ended,
+    evaluations,
+):
     """Feed the instants. most, length: of the window, -1 for no limit; every, slide: 0 for none. Elements of the log
     from `base` on are new: `taken` says which of the given ones each is, `start` and `end` their lives (start 0: not
     come in yet). evaluations: whether each instant is one. `old`, `ended`: elements from before that come in (the
@@ -145,7 +171,7 @@ def run(  # type: ignore[no-untyped-def]
             if most >= 0:
                 out = _push_out(
                     own_slot, instant, base, most, l_number, following, state, lists, counts, end, old, ended, out
-                )  # fmt: skip
+                )
         places[0] = size
         if length >= 0:
             while places[1] < size and l_ts[places[1]] + length <= tick:
@@ -159,7 +185,7 @@ def run(  # type: ignore[no-untyped-def]
 @compiled()
 def _push_out(  # type: ignore[no-untyped-def]
     slot, instant, base, most, l_number, following, state, lists, counts, end, old, ended, out
-):  # fmt: skip
+):
     """End the elements of a substream that its newest elements have pushed out of the window."""
     row = lists[_HEAD, slot]
     limit = counts[_COUNT, slot] - most

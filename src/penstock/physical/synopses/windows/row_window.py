@@ -216,9 +216,17 @@ class RowWindowBuffer(Synopsis):
 
     def _link(self, low: int) -> None:
         _append(
-            self._slot, self._number, self._count, self._step, low, self._size, self._following, self._head,
-            self._tail, self._pending,
-        )  # fmt: skip
+            self._slot,
+            self._number,
+            self._count,
+            self._step,
+            low,
+            self._size,
+            self._following,
+            self._head,
+            self._tail,
+            self._pending,
+        )
         slots, numbers = self._slot[low : self._size], self._number[low : self._size]
         self._waiting += int(np.count_nonzero(numbers > self._count[slots] // self._step * self._step))
 

@@ -17,9 +17,13 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Job
 
 
 def backfill(
-    folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink], ahead: CatchUp | None = None,
+    folder: Folder,
+    job: Job,
+    epoch: Epoch,
+    sinks: Mapping[str, Sink],
+    ahead: CatchUp | None = None,
     kept: KeptRelations | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Read the past of the new queries of `epoch`, unless that is complete.
 
     Args:

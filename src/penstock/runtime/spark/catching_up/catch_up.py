@@ -80,9 +80,14 @@ class CatchUp:
     """
 
     def __init__(
-        self, folder: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements],
-        kept: KeptRelations | None = None, answered: Mapping[str, Sequence[Sequence[int]]] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Folder,
+        job: Job,
+        starts: Mapping[str, Start],
+        tables: Mapping[str, Elements],
+        kept: KeptRelations | None = None,
+        answered: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    ) -> None:
         self._folder = folder
         self._answered = {name: sorted(map(tuple, rounds)) for name, rounds in (answered or {}).items()}
         self._past = Folder(backfill_root(str(folder.root), job.past))
@@ -100,9 +105,12 @@ class CatchUp:
         self._births = job.intake.births
         self._limit = job.intake.pace.max_bytes
         intake = Intake(
-            tuple(plan.sources.values()), frozenset(), job.intake.parallelism, births=self._births,
+            tuple(plan.sources.values()),
+            frozenset(),
+            job.intake.parallelism,
+            births=self._births,
             pace=RateControl(max_bytes=self._limit),
-        )  # fmt: skip
+        )
         self.job = replace(job, plan=plan, intake=intake, drain=False, base=0, isolated=False)
         self._tables = {name: tables[name] for name in plan.statics}
         answers = self._past.root / "answers"
@@ -283,7 +291,7 @@ class CatchUp:
 
     def _run(
         self, part: PastRound, pause: Pause | None, compacted: Mapping[str, CompactedUpdates] = MappingProxyType({})
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Run a round of the past. compacted: by source, updates that come before it."""
         began = time.monotonic()
         # Rounds of the past are numbered from 1, as those of its planner are.

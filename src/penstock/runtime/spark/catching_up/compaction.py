@@ -71,7 +71,7 @@ class Compaction:
 
     def __init__(
         self, folder: Folder, rounds: RoundLog, intake: Callable[[], Intake], retention: float, limit: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._folder = folder
         self._rounds = rounds
         self._intake = intake
@@ -196,7 +196,7 @@ class Compaction:
 
     def _written(
         self, source: Source, log: CompactedLog, before: CompactedUpdates, steps: Sequence[ReadStep], foldable: int
-    ) -> CompactedUpdates:  # fmt: skip
+    ) -> CompactedUpdates:
         """Write what `steps` read behind `before`; return both. foldable: up to which tick they may be folded."""
         reader = UpdateReader(source, before.progress)
         parts = [part for step in steps for task in step.tasks for part in reader.read_task(task)]
@@ -220,9 +220,7 @@ class Compaction:
         return log.write(written, kept, [concat(parts)] if parts else [])
 
 
-def compacting(
-    folder: Folder, rounds: RoundLog, intake: Callable[[], Intake], settings: Settings
-) -> Compaction:  # fmt: skip
+def compacting(folder: Folder, rounds: RoundLog, intake: Callable[[], Intake], settings: Settings) -> Compaction:
     """Return the compaction of a run, begun. Arguments as those of `Compaction`."""
     retention, limit = float(settings["relation_retention"]), settings.get_int("snapshot_memory")
     return Compaction(folder, rounds, intake, retention, limit).start()

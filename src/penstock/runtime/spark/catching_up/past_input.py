@@ -100,9 +100,12 @@ class KnownPast:
     """
 
     def __init__(
-        self, folder: Folder, births: Mapping[str, int], offset: Offset,
+        self,
+        folder: Folder,
+        births: Mapping[str, int],
+        offset: Offset,
         splits: Callable[[str], KnownSplits | None] = lambda file: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._folder = folder
         self._splits = splits
         self._compacted: dict[str, CompactedUpdates] = {}
@@ -204,9 +207,7 @@ class KnownPast:
         possible = [tick for tick in ticks if tick is not None and self.start(source, tick, columns) is not None]
         return min(possible, default=END)
 
-    def retained_ticks(
-        self, source: Source, after: int, until: int, read: ReadTicks | None = None
-    ) -> Ticks:  # fmt: skip
+    def retained_ticks(self, source: Source, after: int, until: int, read: ReadTicks | None = None) -> Ticks:
         """Return the ticks of the elements of a stream behind the tick `after` up to the tick `until`, where it retains
         these; none where it does not. read: those of files, to which more are added.
         """

@@ -81,9 +81,14 @@ class RelationContents:
     """
 
     def __init__(
-        self, folder: Folder, past: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements],
+        self,
+        folder: Folder,
+        past: Folder,
+        job: Job,
+        starts: Mapping[str, Start],
+        tables: Mapping[str, Elements],
         kept: KeptRelations | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._folder = folder
         self._root = str(past.root)
         self._job = job

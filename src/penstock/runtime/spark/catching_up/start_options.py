@@ -139,9 +139,7 @@ def _lost(query: Query, known: KnownPast, columns: Mapping[str, Collection[int]]
     return {name: tick for name, tick in found.items() if tick is not None}
 
 
-def _held(
-    query: Query, known: KnownPast, lost: Mapping[str, int], ticks: ReadTicks | None = None
-) -> Held:  # fmt: skip
+def _held(query: Query, known: KnownPast, lost: Mapping[str, int], ticks: ReadTicks | None = None) -> Held:
     """Return what is there of the sources of a query behind the ticks `lost`, and final."""
     sources = timed_sources(query.root)
 
@@ -196,15 +194,17 @@ def not_kept(starts: Mapping[str, Start], plan: Plan, missing: Mapping[str, Sour
         if clocked:
             reason = f"{clocked[0]} is of SYSTEM TIME, and when its elements came is not kept"
         return PenstockError(
-            "P0607", f"query {', '.join(queries)} cannot read its past: {reason}",
+            "P0607",
+            f"query {', '.join(queries)} cannot read its past: {reason}",
             hint="start without --backfill: the query begins from here on",
-        )  # fmt: skip
+        )
     mode = ", ".join(sorted({starts[name].mode.value for name in queries}))
     helps = [what_helps(plan.queries[name], source) for name in queries for source in missing.values()]
     return PenstockError(
-        "P0703", f"query {', '.join(queries)}: START {mode} needs elements of {names} that are no longer kept",
+        "P0703",
+        f"query {', '.join(queries)}: START {mode} needs elements of {names} that are no longer kept",
         hint=f"start it NOW; another time: {'; '.join(dict.fromkeys(helps))}",
-    )  # fmt: skip
+    )
 
 
 def is_posted(source: Source) -> bool:
@@ -227,10 +227,11 @@ def content_not_kept(query: str, relations: Iterable[str]) -> PenstockError:
     """Return the error for a query over relations whose content cannot be read."""
     names = ", ".join(sorted(relations))
     return PenstockError(
-        "P0703", f"query {query} begins with the content of {names}, whose updates cannot be read again",
+        "P0703",
+        f"query {query} begins with the content of {names}, whose updates cannot be read again",
         hint=f"declare {names} again, together with the query; relations FROM FILES, DELTA, KAFKA, or HTTP and MEMORY "
         "at a server can be read again",
-    )  # fmt: skip
+    )
 
 
 def what_helps(query: Query, source: Source) -> str:

@@ -51,9 +51,14 @@ class Ahead:
     """
 
     def __init__(
-        self, folder: Folder, before: Callable[[], Epoch], request: StartRequest, settings: Settings, parallelism: int,
+        self,
+        folder: Folder,
+        before: Callable[[], Epoch],
+        request: StartRequest,
+        settings: Settings,
+        parallelism: int,
         kept: KeptRelations,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._folder = folder
         self._before = before
         self.catching_up: CatchUp | None = None
@@ -82,13 +87,23 @@ class Ahead:
         request.cache.reserve(self._epoch.number)
         self._tables = self._read_tables()
         intake = Intake(
-            tuple(self._plan.sources.values()), frozenset(), parallelism, births=self._epoch.births,
+            tuple(self._plan.sources.values()),
+            frozenset(),
+            parallelism,
+            births=self._epoch.births,
             pace=RateControl.of(settings, len(request.queries)),
-        )  # fmt: skip
+        )
         job = Job(
-            self._plan, self._epoch.shards, tuple(range(self._epoch.shards)), False, intake, self._epoch.state_store,
-            settings.get_int("state_cache_bytes"), self._epoch.number, past=self._epoch.number,
-        )  # fmt: skip
+            self._plan,
+            self._epoch.shards,
+            tuple(range(self._epoch.shards)),
+            False,
+            intake,
+            self._epoch.state_store,
+            settings.get_int("state_cache_bytes"),
+            self._epoch.number,
+            past=self._epoch.number,
+        )
         self.catching_up = CatchUp(folder, job, self._epoch.started, self._tables, kept, self._epoch.answered)
 
     def read(self, pause: Pause) -> None:

@@ -79,9 +79,15 @@ class Continuations:
 
 
 def continuations(
-    request: Continued, folder: Folder, before: Epoch, kept: Collection[str], resumed: Collection[str],
-    reading: Collection[str], offset: Offset, failed: Collection[str] = (),
-) -> Continuations:  # fmt: skip
+    request: Continued,
+    folder: Folder,
+    before: Epoch,
+    kept: Collection[str],
+    resumed: Collection[str],
+    reading: Collection[str],
+    offset: Offset,
+    failed: Collection[str] = (),
+) -> Continuations:
     """Return how results continue in the epoch after `before`.
 
     Args:
@@ -197,9 +203,13 @@ def _exchanged(
 
 
 def _routes(
-    request: Continued, before: Epoch, kept: Collection[str], queries: Mapping[str, Query], offset: Offset,
+    request: Continued,
+    before: Epoch,
+    kept: Collection[str],
+    queries: Mapping[str, Query],
+    offset: Offset,
     waits: Mapping[str, int],
-) -> dict[str, list[list[Any]]]:  # fmt: skip
+) -> dict[str, list[list[Any]]]:
     """Return which instants of streams that were exchanged still go to the sinks that they had before.
 
     Args:
@@ -236,9 +246,14 @@ def _of_ticks(query: Query, waiting: Withheld, after: int = NOTHING, up_to: int 
 
 
 def with_silences(
-    epoch: Epoch, request: Continued, folder: Folder, before: Epoch, kept: Collection[str], how: Continuations,
+    epoch: Epoch,
+    request: Continued,
+    folder: Folder,
+    before: Epoch,
+    kept: Collection[str],
+    how: Continuations,
     offset: Offset,
-) -> Epoch:  # fmt: skip
+) -> Epoch:
     """Return `epoch`, which follows `before`, with what its sinks do not receive at once.
 
     Args:

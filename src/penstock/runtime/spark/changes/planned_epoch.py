@@ -165,10 +165,15 @@ def whole_plan(request: StartRequest, parts: Sequence[PlannedPart], merges: Merg
 
 
 def planned_epoch(
-    request: StartRequest, before: Epoch | None, number: int, base: int, shards: int,
-    by_birth: Mapping[int, tuple[Query, ...]], kept: AbstractSet[str] = frozenset(),
+    request: StartRequest,
+    before: Epoch | None,
+    number: int,
+    base: int,
+    shards: int,
+    by_birth: Mapping[int, tuple[Query, ...]],
+    kept: AbstractSet[str] = frozenset(),
     known: KnownVersion = NOTHING_KNOWN,
-) -> tuple[Epoch, dict[int, PlannedPart]]:  # fmt: skip
+) -> tuple[Epoch, dict[int, PlannedPart]]:
     """Return the epoch `number`, its offset left open, and the parts of its plan by birth.
 
     Args:
@@ -195,10 +200,21 @@ def planned_epoch(
             if query.name not in records:
                 records[query.name] = _record(request, query, births[query.name])
     epoch = Epoch(
-        number, base, records, source_records(request, before, number), 0, shards, request.strategy.value,
-        request.drain, request.state_store, statistics, frames=sorted(request.frames),
-        command=request.command, outcomes=request.outcomes, merges={} if before is None else before.merges,
-    )  # fmt: skip
+        number,
+        base,
+        records,
+        source_records(request, before, number),
+        0,
+        shards,
+        request.strategy.value,
+        request.drain,
+        request.state_store,
+        statistics,
+        frames=sorted(request.frames),
+        command=request.command,
+        outcomes=request.outcomes,
+        merges={} if before is None else before.merges,
+    )
     parts = _parts(request, epoch, by_birth, known)
     fresh = {query.name for query in known.fresh(request.queries)}
     for birth, part in parts.items():

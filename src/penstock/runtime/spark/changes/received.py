@@ -89,9 +89,13 @@ class ReceivedAnswers:
         return None if found is None or found.done else found
 
     def kept_with(
-        self, epoch: Epoch, queries: Mapping[str, Query], kept: Collection[str], continued: Mapping[str, Received],
+        self,
+        epoch: Epoch,
+        queries: Mapping[str, Query],
+        kept: Collection[str],
+        continued: Mapping[str, Received],
         seeds: Mapping[str, Withheld],
-    ) -> Epoch:  # fmt: skip
+    ) -> Epoch:
         """Return `epoch`, the next one, with what sinks have received of which something is withheld, or was.
 
         Args:

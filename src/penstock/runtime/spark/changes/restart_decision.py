@@ -217,9 +217,13 @@ def _behind(before: Epoch, request: StartRequest, folder: Folder, decision: Deci
 
 
 def _changed_start(
-    request: StartRequest, folder: Folder, before: Epoch, number: int, ahead: ReadAhead | None = None,
+    request: StartRequest,
+    folder: Folder,
+    before: Epoch,
+    number: int,
+    ahead: ReadAhead | None = None,
     is_unfinished: bool = False,
-) -> Decision:  # fmt: skip
+) -> Decision:
     """Return the decision about a start or a change behind `before`.
 
     Args:
@@ -255,9 +259,15 @@ def _changed_start(
     ended_queries = tuple(name for name in before.queries if name in gone - request.paused) if gone else ()
     base = folder.delivered().batch + 1
     epoch, parts = planned_epoch(
-        request, replace(before, statistics=former_statistics), number, base, before.shards, by_birth, kept_queries,
+        request,
+        replace(before, statistics=former_statistics),
+        number,
+        base,
+        before.shards,
+        by_birth,
+        kept_queries,
         known_before,
-    )  # fmt: skip
+    )
     outline = known_before.outline_of(parts)
     assert epoch.known is not None, "it has just been planned"
     epoch.known.__dict__["outline"] = outline
@@ -284,9 +294,19 @@ def _changed_start(
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
-        StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,
-        how.seeds, [*parts.values()], delivered,
-    )  # fmt: skip
+        StartKind.CHANGED,
+        before,
+        epoch,
+        plan,
+        new_queries,
+        ended_queries,
+        kept_sinks | resumed,
+        notices,
+        resumed,
+        how.seeds,
+        [*parts.values()],
+        delivered,
+    )
 
 
 def _kept_results(
@@ -356,6 +376,7 @@ def _check_can_change(request: StartRequest, folder: Folder, before: Epoch) -> N
 
 def other_script(folder: Folder, reason: str) -> PenstockError:
     return PenstockError(
-        "P0602", f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
+        "P0602",
+        f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
         hint="give a new --checkpoint, or run the script that it was made with",
-    )  # fmt: skip
+    )

@@ -294,9 +294,14 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
         if bases != [base.number for base in (full, *full.bases)] or len(bases) > 2:
             raise damaged(_path(folder, number), ValueError(f"epoch {full.number} does not have all records"))
     kinds: dict[str, Callable[[Any], object]] = {
-        "queries": lambda one: QueryRecord(**one), "sources": lambda one: SourceRecord(**one),
-        "statistics": dict, "paused": _paused, "beginnings": dict, "merges": lambda one: one, "received": as_received,
-    }  # fmt: skip
+        "queries": lambda one: QueryRecord(**one),
+        "sources": lambda one: SourceRecord(**one),
+        "statistics": dict,
+        "paused": _paused,
+        "beginnings": dict,
+        "merges": lambda one: one,
+        "received": as_received,
+    }
     for name, of_json in kinds.items():
         known = {} if full is None else getattr(full, name)
         kept = {n: record for n, record in known.items() if n not in gone.get(name, ())}

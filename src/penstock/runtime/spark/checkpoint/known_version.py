@@ -65,9 +65,13 @@ class KnownVersion:
         return known[1]
 
     def births_with(
-        self, records: Mapping[str, Born], kept: AbstractSet[str], queries: tuple[Query, ...],
-        beginning: Iterable[Query], births: Mapping[str, int],
-    ) -> dict[int, tuple[Query, ...]]:  # fmt: skip
+        self,
+        records: Mapping[str, Born],
+        kept: AbstractSet[str],
+        queries: tuple[Query, ...],
+        beginning: Iterable[Query],
+        births: Mapping[str, int],
+    ) -> dict[int, tuple[Query, ...]]:
         """Return the queries of the epoch that follows by their births; those of a birth of which none changes are the
         same object as here.
 

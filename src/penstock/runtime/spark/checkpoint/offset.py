@@ -102,8 +102,14 @@ class Offset:
     def from_json(fields: Document) -> Offset:
         """Return the offset that `as_json` wrote."""
         absent: dict[str, Json] = {
-            "limit": None, "read": 0, "logs": {}, "told": {}, "again": False, "tasks": 0, "epoch": 0,
-        }  # fmt: skip
+            "limit": None,
+            "read": 0,
+            "logs": {},
+            "told": {},
+            "again": False,
+            "tasks": 0,
+            "epoch": 0,
+        }
         fields = {**absent, **fields}
         return Offset(
             integer(fields, "round"),

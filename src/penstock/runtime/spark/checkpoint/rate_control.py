@@ -47,9 +47,13 @@ class RateControl:
         """Return the limits of a run. latency_target: seconds that its tightest query allows, 0 for any."""
         target = min((each for each in (settings["target_latency"], latency_target) if each), default=0.0)
         return RateControl(
-            settings["trigger"], target, settings["max_batch_bytes"], settings["max_batch_rows"],
-            settings["max_batch_answers"], queries,
-        )  # fmt: skip
+            settings["trigger"],
+            target,
+            settings["max_batch_bytes"],
+            settings["max_batch_rows"],
+            settings["max_batch_answers"],
+            queries,
+        )
 
     @property
     def first(self) -> int:

@@ -84,14 +84,23 @@ class StateReport:
             for operator in operators:
                 shards = {str(k): self._as_json(name, stored) for k, stored in operator.shards.items()}
                 details.append(
-                    {"step": operator.step, "operator": operator.operator, "state": operator.state,
-                     "stage": operator.stage, "shared_with": [q for q in operator.queries if q != name],
-                     **self._as_json(name, operator.total), **({"shards": shards} if per_shard else {})}
-                )  # fmt: skip
+                    {
+                        "step": operator.step,
+                        "operator": operator.operator,
+                        "state": operator.state,
+                        "stage": operator.stage,
+                        "shared_with": [q for q in operator.queries if q != name],
+                        **self._as_json(name, operator.total),
+                        **({"shards": shards} if per_shard else {}),
+                    }
+                )
             total = self.total(name)
             queries[name] = {
-                "since_epoch": self.births[name], "rows": total.rows, "bytes": total.bytes, "operators": details,
-            }  # fmt: skip
+                "since_epoch": self.births[name],
+                "rows": total.rows,
+                "bytes": total.bytes,
+                "operators": details,
+            }
         header = {"checkpoint": self.checkpoint, "batch": self.batch, "epoch": self.epoch, "epoch_base": self.base}
         return {**header, "shards": self.shards, "queries": queries}
 
@@ -136,16 +145,17 @@ def _report(checkpoint: Path, folder: Folder) -> StateReport:
         raise PenstockError("P0608", f"{checkpoint} holds no checkpoint yet", hint="the run has not begun")
     if epoch.state_store != "files":
         raise PenstockError(
-            "P0608", f"{checkpoint} keeps its state in Spark's own store, which cannot be looked into",
+            "P0608",
+            f"{checkpoint} keeps its state in Spark's own store, which cannot be looked into",
             hint="SET state_store = 'files' keeps it in files",
-        )  # fmt: skip
+        )
     operators: dict[tuple[str, str], OperatorState] = {}
     for stage in range(1, epoch.stages + 1):
         for shard in range(epoch.shards):
             _add_shard(folder, epoch, stage, shard, operators)
     queries = {
         name: [operator for operator in operators.values() if name in operator.queries] for name in epoch.queries
-    }  # fmt: skip
+    }
     domains = {name: TimeDomain(Unit[q.unit], q.calendar) for name, q in epoch.queries.items()}
     births = {name: q.birth for name, q in epoch.queries.items()}
     numbers = epoch_numbers(folder)

@@ -93,9 +93,14 @@ class InputPlanner:
     """
 
     def __init__(
-        self, folder: Folder, intake: Intake, clock: Callable[[], int] = wall_clock,
-        timer: Callable[[], float] = time.monotonic, before: InputPlanner | None = None, decide: Decide | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Folder,
+        intake: Intake,
+        clock: Callable[[], int] = wall_clock,
+        timer: Callable[[], float] = time.monotonic,
+        before: InputPlanner | None = None,
+        decide: Decide | None = None,
+    ) -> None:
         self._folder = folder
         self._intake = intake
         self._sources = {source.name: SourceState(source, open_source(source)) for source in intake.sources}
@@ -179,9 +184,13 @@ class InputPlanner:
         return {name: (len(splits), sum(s.bytes for s in splits)) for name, splits in waiting.items()}
 
     def next(
-        self, start: Offset, seconds: float | None = None, answers: int | None = None, behind: bool = False,
+        self,
+        start: Offset,
+        seconds: float | None = None,
+        answers: int | None = None,
+        behind: bool = False,
         at_once: bool = False,
-    ) -> Offset:  # fmt: skip
+    ) -> Offset:
         """Return the offset after the next round; `start` itself when there is nothing to do.
 
         Args:

@@ -72,10 +72,16 @@ class RoundLog:
     """
 
     def __init__(
-        self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
-        carried: Offset | None = None, history: bool = False,
-        abandoned: Callable[[], bool] = lambda: False, decide: Decide | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Folder,
+        intake: Intake,
+        clock: Callable[[], float] = time.monotonic,
+        epoch: int = 0,
+        carried: Offset | None = None,
+        history: bool = False,
+        abandoned: Callable[[], bool] = lambda: False,
+        decide: Decide | None = None,
+    ) -> None:
         self._is_abandoned = abandoned
         self._folder = folder
         self._epoch = epoch
@@ -147,9 +153,15 @@ class RoundLog:
         self._thread.start()
 
     def delivered(
-        self, number: int, seconds: float | None = None, batch: int | None = None, answers: int | None = None,
-        ended: bool = False, failed: Mapping[str, QueryFailure] | None = None, behind: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        number: int,
+        seconds: float | None = None,
+        batch: int | None = None,
+        answers: int | None = None,
+        ended: bool = False,
+        failed: Mapping[str, QueryFailure] | None = None,
+        behind: bool = False,
+    ) -> None:
         """Record the delivery of round `number`, and plan the next.
 
         Args:

@@ -261,9 +261,12 @@ class SelectPlan:
 
 
 def select_plan(
-    query: OneTimeQuery, inputs: Mapping[str, Sequence[InputRows]], shards: int, strategy: Strategy = Strategy.PATTERN,
+    query: OneTimeQuery,
+    inputs: Mapping[str, Sequence[InputRows]],
+    shards: int,
+    strategy: Strategy = Strategy.PATTERN,
     memory: int = 2**30,
-) -> tuple[SelectPlan, list[InputTask]] | None:  # fmt: skip
+) -> tuple[SelectPlan, list[InputTask]] | None:
     """Return the plans of a query and the tasks that read its inputs; None where it cannot be divided, since a source
     has the time of the clock.
 
@@ -288,9 +291,10 @@ def select_plan(
     read = {name for plan in (first, second) if plan is not None for name in plan.sources} - contents.names
     tasks = [
         InputTask(name, source, number, rows)
-        for name, (source, key) in sorted(declared.items()) if name in read
+        for name, (source, key) in sorted(declared.items())
+        if name in read
         for number, rows in enumerate(inputs[key])
-    ]  # fmt: skip
+    ]
     tables = {} if first is None else compute_statics(first, _static_tables(first, inputs))
     at_zero = frozenset(contents.timed)
     return SelectPlan(query, first, second, query.as_of, shards, tables, at_zero, memory), tasks

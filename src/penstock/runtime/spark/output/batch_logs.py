@@ -10,9 +10,11 @@ from penstock.runtime.spark.output.written_batch import DeliveredAnswer
 
 
 def commit_logs(
-    sinks: Mapping[str, Sink], batch: int, heartbeats: Mapping[str, int],
+    sinks: Mapping[str, Sink],
+    batch: int,
+    heartbeats: Mapping[str, int],
     answers: Mapping[str, DeliveredAnswer] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Make visible what sinks that write together have written of a batch. heartbeats: by query, in ticks; answers: by
     query, delivered when they are visible. Raises PenstockError P0502.
     """

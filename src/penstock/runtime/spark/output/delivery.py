@@ -70,9 +70,13 @@ def by_weight(queries: Iterable[str], weights: Mapping[str, float]) -> list[str]
 
 
 def deliver_answers(
-    job: Job, sinks: Mapping[str, Sink], names: Iterable[str], answers: Answers, batch: int,
+    job: Job,
+    sinks: Mapping[str, Sink],
+    names: Iterable[str],
+    answers: Answers,
+    batch: int,
     isolation: SinkIsolation | None = None,
-) -> dict[str, DeliveredAnswer]:  # fmt: skip
+) -> dict[str, DeliveredAnswer]:
     """Write the answers of the queries `names`; return the size of each.
 
     Args:

@@ -26,10 +26,12 @@ _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)|Arrow\w+)(?::
 
 def _lost_spark(failure: BaseException) -> PenstockError:
     return PenstockError(
-        "P0601", f"the run failed: Spark's JVM {how_it_ended()}", cause=failure,
+        "P0601",
+        f"the run failed: Spark's JVM {how_it_ended()}",
+        cause=failure,
         hint="what is committed stays, and a run with a --checkpoint continues from it; "
         "the system's log shows whether memory was short",
-    )  # fmt: skip
+    )
 
 
 def _message(first: str, following: str) -> str:

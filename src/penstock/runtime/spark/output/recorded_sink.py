@@ -125,9 +125,11 @@ class RecordedSink(Sink):
     def _not_recorded(self, error: Exception) -> PenstockError:
         reason = getattr(error, "strerror", None) or str(error)
         return PenstockError(
-            "P0502", f"query {self.query.name}: its changes cannot be recorded in {self._folder.emitted}: {reason}",
-            cause=error, hint="free space on that disk, or allow writing there",
-        )  # fmt: skip
+            "P0502",
+            f"query {self.query.name}: its changes cannot be recorded in {self._folder.emitted}: {reason}",
+            cause=error,
+            hint="free space on that disk, or allow writing there",
+        )
 
 
 def _is_known(log: ResultLog, id_: str) -> bool:

@@ -127,7 +127,7 @@ def check_results(parts: ResultParts, sinks: Mapping[str, Sink], kept_queries: C
                 f"{len(missing)} {'is' if len(missing) == 1 else 'are'} gone: {missing_text}",
                 hint="restore the missing parts; --accept-missing-results continues without them; or start a new run: "
                 "another --checkpoint, and --overwrite",
-            )  # fmt: skip
+            )
         parts.forget(name, missing.values())
 
 

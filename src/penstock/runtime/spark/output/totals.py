@@ -254,15 +254,26 @@ class RunTotals:
             counts = self._totals.sources.items()
             sources = {n: (c.rows, c.late, sum(c.malformed.values())) for n, c in counts}
             return Totals(
-                self.batches, sources, dict(self._totals.queries), dict(self._source_heartbeats),
-                dict(self._heartbeats), backlog, batch_bytes, waiting, {n: c.passed for n, c in counts},
+                self.batches,
+                sources,
+                dict(self._totals.queries),
+                dict(self._source_heartbeats),
+                dict(self._heartbeats),
+                backlog,
+                batch_bytes,
+                waiting,
+                {n: c.passed for n, c in counts},
                 self._totals.at_ingest,
-            )  # fmt: skip
+            )
 
     def progress(
-        self, plan: Plan, sources: Mapping[str, Source], sinks: Mapping[str, Sink],
-        backlog: Mapping[str, Backlog], waiting: Mapping[str, int],
-    ) -> RunProgress:  # fmt: skip
+        self,
+        plan: Plan,
+        sources: Mapping[str, Source],
+        sinks: Mapping[str, Sink],
+        backlog: Mapping[str, Backlog],
+        waiting: Mapping[str, int],
+    ) -> RunProgress:
         """Return the totals formatted for people, without durations and rates."""
         self.warn_of_jumps(plan)
         with self._lock:
@@ -271,10 +282,15 @@ class RunTotals:
                 counts = self._totals.sources.get(name, SourceTotals())
                 needed_slack = source.domain.show_length(counts.lag) if counts.late and source.domain else None
                 progress.sources[name] = SourceCounts(
-                    counts.rows, counts.late, sum(counts.malformed.values()), needed_slack,
-                    dict(counts.malformed), _heartbeat_text(source, self._source_heartbeats.get(name)),
-                    backlog.get(name, (0, 0))[1], waiting.get(name),
-                )  # fmt: skip
+                    counts.rows,
+                    counts.late,
+                    sum(counts.malformed.values()),
+                    needed_slack,
+                    dict(counts.malformed),
+                    _heartbeat_text(source, self._source_heartbeats.get(name)),
+                    backlog.get(name, (0, 0))[1],
+                    waiting.get(name),
+                )
             heartbeats = {name: h for name, h in self._heartbeats.items() if NOTHING < h < END}
             for name, query in plan.queries.items():
                 heartbeat_text = _instant_text(query.domain, heartbeats[name]) if name in heartbeats else ""

@@ -113,10 +113,13 @@ class CompactedLog:
         try:
             fields = json.loads(self._folder.read_sealed(self._list))
             return CompactedUpdates(
-                self.place, as_integer(fields["round"], "round"), as_integer(fields["splits"], "splits"),
-                SourceProgress.from_list(fields["progress"]), as_optional_integer(fields["folded"], "folded"),
+                self.place,
+                as_integer(fields["round"], "round"),
+                as_integer(fields["splits"], "splits"),
+                SourceProgress.from_list(fields["progress"]),
+                as_optional_integer(fields["folded"], "folded"),
                 tuple(_file(one) for one in fields["files"]),
-            )  # fmt: skip
+            )
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise damaged(self._list, error) from error
 
@@ -136,16 +139,17 @@ class CompactedLog:
         files = [*kept]
         if any(map(len, parts)):
             data = memoryview(encoded([part.to_batch(ends=False) for part in _alike(parts)]))
-            file = CompactedFile(
-                f"{updates.splits:012d}.arrow", sum(map(len, parts)), data.nbytes, zlib.crc32(data)
-            )  # fmt: skip
+            file = CompactedFile(f"{updates.splits:012d}.arrow", sum(map(len, parts)), data.nbytes, zlib.crc32(data))
             write_whole(self.place / file.name, data)
             files.append(file)
         written = replace(updates, files=tuple(files))
         fields = {
-            "round": written.round, "splits": written.splits, "progress": written.progress.as_list(),
-            "folded": written.folded, "files": [asdict(file) for file in files],
-        }  # fmt: skip
+            "round": written.round,
+            "splits": written.splits,
+            "progress": written.progress.as_list(),
+            "folded": written.folded,
+            "files": [asdict(file) for file in files],
+        }
         self._folder.write_sealed(self._list, json.dumps(fields))
         return written
 

@@ -266,9 +266,13 @@ def start_jvm(settings: Mapping[str, str], log: Path | None) -> Jvm | None:
         # The JVM ends when its pipe is closed, which happens when this process ends. Only this process reacts to
         # Ctrl-C.
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, env={**os.environ, **environ},
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **environ},
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        )  # fmt: skip
+        )
     _LOGS.append(place)
     _STARTED.append(process)
     return Jvm(dict(settings), process, folder, place)
@@ -361,10 +365,14 @@ def _write_archive() -> None:
         if claim(require_java(), cache_folder()):
             subprocess.Popen(
                 [sys.executable, "-m", "penstock", "warm", "--only-java"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                cwd=tempfile.gettempdir(), start_new_session=True, preexec_fn=_low_priority,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=tempfile.gettempdir(),
+                start_new_session=True,
+                preexec_fn=_low_priority,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            )  # fmt: skip
+            )
 
 
 @atexit.register

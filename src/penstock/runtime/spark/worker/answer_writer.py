@@ -90,8 +90,11 @@ class AnswerWriter:
     """
 
     def __init__(
-        self, spill_files: SpillFiles | None, limits: ResultLimits = ResultLimits(), shards: int = 1,  # noqa: B008
-    ) -> None:  # fmt: skip
+        self,
+        spill_files: SpillFiles | None,
+        limits: ResultLimits = ResultLimits(),  # noqa: B008
+        shards: int = 1,
+    ) -> None:
         self._spill_files, self._limits, self._shards = spill_files, limits, shards
         #: By query, the bytes of all its answers.
         self._sizes: dict[str, int] = {}

@@ -57,9 +57,16 @@ class Ingest:
     """
 
     def __init__(
-        self, job: Job, tables: dict[str, Elements], source: Source, high: int | None, task: int,
-        now: int | None = None, beat: int | None = None, retained: RetainedWriter | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        job: Job,
+        tables: dict[str, Elements],
+        source: Source,
+        high: int | None,
+        task: int,
+        now: int | None = None,
+        beat: int | None = None,
+        retained: RetainedWriter | None = None,
+    ) -> None:
         self._job = job
         self.in_files = job.state_store == "files"
         self._source = source
@@ -171,7 +178,7 @@ class Ingest:
 
 def run_read_tasks(
     folder: Folder, job: Job, tables: dict[str, Elements], tasks: Sequence[ReadTask]
-) -> Iterator[Packet]:  # fmt: skip
+) -> Iterator[Packet]:
     """Yield all packets of the read tasks of one file; what they observed is written before the last of them."""
     seen: list[tuple[str, Seen]] = []
     progress: dict[str, SourceProgress] = {}

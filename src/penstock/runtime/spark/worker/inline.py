@@ -51,9 +51,14 @@ class Outcome:
 
 
 def run_round(
-    folder: Folder, job: Job, tables: dict[str, Elements], task_files: Iterable[Sequence[ReadTask]], batch: int,
-    progress: Mapping[str, SourceProgress] | None = None, more: Iterable[Packet] = (),
-) -> Outcome:  # fmt: skip
+    folder: Folder,
+    job: Job,
+    tables: dict[str, Elements],
+    task_files: Iterable[Sequence[ReadTask]],
+    batch: int,
+    progress: Mapping[str, SourceProgress] | None = None,
+    more: Iterable[Packet] = (),
+) -> Outcome:
     """Run one round as batch `batch`; its state is written to files.
 
     Args:

@@ -145,9 +145,15 @@ class ShardRound:
     """
 
     def __init__(
-        self, root: str, job: Job, tables: dict[str, Elements], stage: int, state: ShardState,
-        backfilled: Sequence[ShardState] = (), spill_files: SpillFiles | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        root: str,
+        job: Job,
+        tables: dict[str, Elements],
+        stage: int,
+        state: ShardState,
+        backfilled: Sequence[ShardState] = (),
+        spill_files: SpillFiles | None = None,
+    ) -> None:
         self._root = root
         self._job = job
         self._tables = tables

@@ -57,11 +57,19 @@ def _whole_rest(left: int, right: int) -> int:
 
 
 _REAL: dict[str, Callable[[float, float], float]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _quotient, "%": _rest,
-}  # fmt: skip
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": _quotient,
+    "%": _rest,
+}
 _WHOLE: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _whole_quotient, "%": _whole_rest,
-}  # fmt: skip
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": _whole_quotient,
+    "%": _whole_rest,
+}
 
 
 _WAYS = {"ceil": ROUND_CEILING, "ceiling": ROUND_CEILING, "floor": ROUND_FLOOR, "trunc": ROUND_DOWN}
@@ -243,7 +251,10 @@ def _first_decimal(call: Callable[..., Decimal]) -> Callable[..., str | None]:
 
 #: What the translation calls, by name: the type of its result and what carries it out.
 ARITHMETIC: dict[str, tuple[str, Callable[..., Any]]] = {
-    "pg_calculated": ("", calculated), "pg_negated": ("", negated), "pg_rounded": ("", rounded),
-    "pg_absolute": ("", absolute), "pg_greatest": ("numeric", _first_decimal(max)),
+    "pg_calculated": ("", calculated),
+    "pg_negated": ("", negated),
+    "pg_rounded": ("", rounded),
+    "pg_absolute": ("", absolute),
+    "pg_greatest": ("numeric", _first_decimal(max)),
     "pg_least": ("numeric", _first_decimal(min)),
-}  # fmt: skip
+}

@@ -85,10 +85,14 @@ def declared_relations(view: CatalogView, oids: Oids) -> list[DeclaredRelation]:
         kind = "f" if source.is_stream else "r"
         found.append(
             DeclaredRelation(
-                oids.of(PUBLIC, source.name.lower()), source.name, kind, columns(source.columns, source.primary_key),
-                definition=source.sql, connector=source.connector,
+                oids.of(PUBLIC, source.name.lower()),
+                source.name,
+                kind,
+                columns(source.columns, source.primary_key),
+                definition=source.sql,
+                connector=source.connector,
             )
-        )  # fmt: skip
+        )
     for one in view.views:
         oid = oids.of(PUBLIC, one.name.lower())
         found.append(DeclaredRelation(oid, one.name, "v", columns(one.columns), definition=_query_of(one.sql)))
@@ -96,10 +100,15 @@ def declared_relations(view: CatalogView, oids: Oids) -> list[DeclaredRelation]:
         oid, comment = oids.of("query", query.id), query.attributes.get("comment", "")
         found.append(
             DeclaredRelation(
-                oid, query.name, "m", columns(query.selected), definition=_query_of(query.sql), comment=comment,
+                oid,
+                query.name,
+                "m",
+                columns(query.selected),
+                definition=_query_of(query.sql),
+                comment=comment,
                 connector=query.sink,
             )
-        )  # fmt: skip
+        )
     return [*found, *_control_relations(oids)]
 
 
@@ -107,12 +116,16 @@ def _control_relations(oids: Oids) -> list[DeclaredRelation]:
     """Return the control relations of the server, and the streams among them, of a schema of their own."""
     return [
         DeclaredRelation(
-            oids.of(CONTROL_SCHEMA, one.name), one.name, "f" if one.timestamp else "r",
+            oids.of(CONTROL_SCHEMA, one.name),
+            one.name,
+            "f" if one.timestamp else "r",
             tuple(_column(attribute.name, type_name(attribute.type), False) for attribute in one.attributes),
-            CONTROL_SCHEMA, comment=one.help, connector=CONNECTOR,
+            CONTROL_SCHEMA,
+            comment=one.help,
+            connector=CONNECTOR,
         )
         for one in CONTROL_RELATIONS
-    ]  # fmt: skip
+    ]
 
 
 def _query_of(declaration: str) -> str:

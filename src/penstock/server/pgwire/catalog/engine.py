@@ -135,9 +135,12 @@ class CatalogEngine:
             return _described(self._translated(tree, image)[2])
 
     def answer(
-        self, tree: exp.Expr, image: CatalogImage | None, cancellation: Cancellation,
+        self,
+        tree: exp.Expr,
+        image: CatalogImage | None,
+        cancellation: Cancellation,
         control: Mapping[str, pa.Table] | None = None,
-    ) -> CatalogAnswer:  # fmt: skip
+    ) -> CatalogAnswer:
         """Carry out a query.
 
         Args:
@@ -212,8 +215,9 @@ class CatalogEngine:
         )
         connection.execute(
             "INSERT INTO pg_catalog.pg_user (usename, usesysid, usecreatedb, usesuper, userepl, usebypassrls)"
-            " VALUES (?, ?, 0, 0, 0, 0)", (user, OWNER_OID),
-        )  # fmt: skip
+            " VALUES (?, ?, 0, 0, 0, 0)",
+            (user, OWNER_OID),
+        )
         connection.execute("INSERT INTO information_schema.enabled_roles VALUES (?)", (user,))
 
     def _fill_settings(self, connection: sqlite3.Connection) -> None:
@@ -221,8 +225,9 @@ class CatalogEngine:
         connection.execute("DELETE FROM pg_catalog.pg_settings")
         connection.executemany(
             "INSERT INTO pg_catalog.pg_settings (name, setting, category, context, vartype, source, pending_restart)"
-            " VALUES (?, ?, 'Penstock', 'user', 'string', 'session', 0)", list(self._facts.settings().items()),
-        )  # fmt: skip
+            " VALUES (?, ?, 'Penstock', 'user', 'string', 'session', 0)",
+            list(self._facts.settings().items()),
+        )
 
     def _rows(self, connection: sqlite3.Connection, text: str, cancellation: Cancellation) -> list[tuple[object, ...]]:
         deadline = time.monotonic() + self._seconds if self._seconds else None
@@ -242,8 +247,9 @@ class CatalogEngine:
                 raise cancelled() from None
             if late:
                 hint = "raise statement_timeout where the server is started"
-                raise PenstockError("P0725", f"the statement took longer than {self._seconds:g} seconds", hint=hint) \
-                    from None  # fmt: skip
+                raise PenstockError(
+                    "P0725", f"the statement took longer than {self._seconds:g} seconds", hint=hint
+                ) from None
             raise (self._failures[0] if self._failures else _of_sqlite(error)) from None
         finally:
             connection.set_progress_handler(None, 0)

@@ -29,9 +29,13 @@ class FirstRows:
     """
 
     def __init__(
-        self, selects: _HasScalars, node: exp.Select, on: exp.Expr, columns: list[tuple[str, SqlColumn]],
+        self,
+        selects: _HasScalars,
+        node: exp.Select,
+        on: exp.Expr,
+        columns: list[tuple[str, SqlColumn]],
         scope: FromScope,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._scalars, self._columns, self._scope = selects.scalars, columns, scope
         given = on.expressions if isinstance(on, exp.Tuple) else [on.this if isinstance(on, exp.Paren) else on]
         keys = [self._text(one) for one in given]

@@ -82,10 +82,12 @@ def functions(facts: SessionFacts, image: CatalogImage | None, began: Callable[[
         name: CatalogFunction(result, call, fixed=False) for name, (result, call) in _of_session(facts, began).items()
     }
     found["pg_show_all_settings"] = CatalogFunction(
-        "record", lambda: array_text([{"name": name, "setting": value, **_SETTING} for name, value in
-                                      facts.settings().items()]),
-        is_set=True, fixed=False, fields=_SETTING_FIELDS,
-    )  # fmt: skip
+        "record",
+        lambda: array_text([{"name": name, "setting": value, **_SETTING} for name, value in facts.settings().items()]),
+        is_set=True,
+        fixed=False,
+        fields=_SETTING_FIELDS,
+    )
     if image is not None:
         found |= {name: CatalogFunction(result, call) for name, (result, call) in _of_catalog(image, facts).items()}
     return found
@@ -109,9 +111,13 @@ def register(
 
 
 _WINDOWED: dict[str, type[Any]] = {
-    "pg_sum": RealSum, "pg_avg": RealAverage, "pg_decimal_sum": DecimalSum, "pg_decimal_avg": DecimalAverage,
-    "pg_interval_sum": IntervalSum, "pg_interval_avg": IntervalAverage,
-}  # fmt: skip
+    "pg_sum": RealSum,
+    "pg_avg": RealAverage,
+    "pg_decimal_sum": DecimalSum,
+    "pg_decimal_avg": DecimalAverage,
+    "pg_interval_sum": IntervalSum,
+    "pg_interval_avg": IntervalAverage,
+}
 
 
 def _noting(name: str, call: Callable[..., Any], failures: list[PenstockError]) -> Callable[..., Any]:
@@ -142,20 +148,49 @@ def _noting_aggregate(name: str, aggregate: type[Any], failures: list[PenstockEr
 # -- the tables of functions -----------------------------------------------------------------------------------
 
 _NATIVE = {
-    "lower": ("text", "lower"), "upper": ("text", "upper"), "length": ("int4", "length"),
-    "char_length": ("int4", "length"), "replace": ("text", "replace"), "substr": ("text", "substr"),
-    "substring": ("text", "substr"), "btrim": ("text", "trim"), "ltrim": ("text", "ltrim"), "rtrim": ("text", "rtrim"),
-    "coalesce": ("", "coalesce"), "nullif": ("", "nullif"),
-    "strpos": ("int4", "instr"), "ascii": ("int4", "unicode"),
-    "row_number": ("int8", "row_number"), "rank": ("int8", "rank"), "dense_rank": ("int8", "dense_rank"),
-}  # fmt: skip
+    "lower": ("text", "lower"),
+    "upper": ("text", "upper"),
+    "length": ("int4", "length"),
+    "char_length": ("int4", "length"),
+    "replace": ("text", "replace"),
+    "substr": ("text", "substr"),
+    "substring": ("text", "substr"),
+    "btrim": ("text", "trim"),
+    "ltrim": ("text", "ltrim"),
+    "rtrim": ("text", "rtrim"),
+    "coalesce": ("", "coalesce"),
+    "nullif": ("", "nullif"),
+    "strpos": ("int4", "instr"),
+    "ascii": ("int4", "unicode"),
+    "row_number": ("int8", "row_number"),
+    "rank": ("int8", "rank"),
+    "dense_rank": ("int8", "dense_rank"),
+}
 
 #: Aggregates: those in capitals are SQLite's.
-_AGGREGATES = {"count": "int8", "sum": "int8", "avg": "float8", "min": "", "max": "", "bool_or": "bool",
-               "bool_and": "bool", "every": "bool", "array_agg": "_text", "string_agg": "text",
-               **JSON_AGGREGATES}  # fmt: skip
-NATIVE_AGGREGATES = {"count": "count", "sum": "sum", "avg": "avg", "min": "min", "max": "max", "bool_or": "max",
-                     "bool_and": "min", "every": "min"}  # fmt: skip
+_AGGREGATES = {
+    "count": "int8",
+    "sum": "int8",
+    "avg": "float8",
+    "min": "",
+    "max": "",
+    "bool_or": "bool",
+    "bool_and": "bool",
+    "every": "bool",
+    "array_agg": "_text",
+    "string_agg": "text",
+    **JSON_AGGREGATES,
+}
+NATIVE_AGGREGATES = {
+    "count": "count",
+    "sum": "sum",
+    "avg": "avg",
+    "min": "min",
+    "max": "max",
+    "bool_or": "max",
+    "bool_and": "min",
+    "every": "min",
+}
 
 #: Functions with a constant result, whatever their arguments: this server has nothing of the kind.
 _CONSTANT: dict[str, tuple[str, Any]] = {
@@ -216,20 +251,34 @@ def _of_session(facts: SessionFacts, began: Callable[[], str]) -> dict[str, tupl
     users = dict.fromkeys(("current_user", "session_user", "user", "current_role"), ("name", lambda: facts.user))
     allowed = dict.fromkeys(_PRIVILEGES, ("bool", may))
     granted = dict.fromkeys(
-        ("has_schema_privilege", "has_database_privilege", "pg_has_role", "has_function_privilege",
-         "has_type_privilege", "has_tablespace_privilege", "has_language_privilege"), ("bool", constantly(1))
-    )  # fmt: skip
+        (
+            "has_schema_privilege",
+            "has_database_privilege",
+            "pg_has_role",
+            "has_function_privilege",
+            "has_type_privilege",
+            "has_tablespace_privilege",
+            "has_language_privilege",
+        ),
+        ("bool", constantly(1)),
+    )
     found: dict[str, tuple[str, Callable[..., Any]]] = {
-        **users, **allowed, **granted,
+        **users,
+        **allowed,
+        **granted,
         "current_setting": ("text", setting),
         "set_config": ("text", lambda name, value, _=0: facts.set(str(name), shown(value))),
-        "pg_backend_pid": ("int4", lambda: facts.backend), "current_schemas": ("_name", schemas),
+        "pg_backend_pid": ("int4", lambda: facts.backend),
+        "current_schemas": ("_name", schemas),
         "pg_get_userbyid": ("name", lambda oid: facts.user if oid == OWNER_OID else f"unknown (OID={oid})"),
-        "now": ("timestamptz", now), "current_timestamp": ("timestamptz", now),
+        "now": ("timestamptz", now),
+        "current_timestamp": ("timestamptz", now),
         "clock_timestamp": ("timestamptz", clock),
-        "current_date": ("date", lambda: now()[:10]), "localtimestamp": ("timestamp", lambda: now()[:26]),
-        "statement_timestamp": ("timestamptz", now), "transaction_timestamp": ("timestamptz", now),
-    }  # fmt: skip
+        "current_date": ("date", lambda: now()[:10]),
+        "localtimestamp": ("timestamp", lambda: now()[:26]),
+        "statement_timestamp": ("timestamptz", now),
+        "transaction_timestamp": ("timestamptz", now),
+    }
     return found
 
 
@@ -325,22 +374,40 @@ def _of_catalog(image: CatalogImage, facts: SessionFacts) -> dict[str, tuple[str
 
     visibles = {
         f"pg_{kind}_is_visible": ("bool", visible if kind == "table" else constantly(1))
-        for kind in ("table", "type", "function", "operator", "opclass", "opfamily", "conversion", "collation",
-                     "statistics_obj", "ts_dict", "ts_config", "ts_parser", "ts_template")
-    }  # fmt: skip
+        for kind in (
+            "table",
+            "type",
+            "function",
+            "operator",
+            "opclass",
+            "opfamily",
+            "conversion",
+            "collation",
+            "statistics_obj",
+            "ts_dict",
+            "ts_config",
+            "ts_parser",
+            "ts_template",
+        )
+    }
     found: dict[str, tuple[str, Callable[..., Any]]] = {
         **visibles,
-        "to_regclass": ("regclass", to_class), "to_regtype": ("regtype", to_type),
+        "to_regclass": ("regclass", to_class),
+        "to_regtype": ("regtype", to_type),
         "to_regnamespace": ("regnamespace", to_schema),
-        "pg_regclass": ("regclass", regclass), "pg_regtype": ("regtype", to_type),
+        "pg_regclass": ("regclass", regclass),
+        "pg_regtype": ("regtype", to_type),
         "pg_regnamespace": ("regnamespace", to_schema),
-        "pg_regclass_name": ("text", class_name), "pg_regtype_name": ("text", type_text),
+        "pg_regclass_name": ("text", class_name),
+        "pg_regtype_name": ("text", type_text),
         "pg_regnamespace_name": ("text", schema_name),
-        "format_type": ("text", type_text), "oidvectortypes": ("text", vector_types),
+        "format_type": ("text", type_text),
+        "oidvectortypes": ("text", vector_types),
         "pg_get_viewdef": ("text", definition),
         "obj_description": ("text", lambda oid, _=None: description(oid)),
         "col_description": ("text", constantly(None)),
-        "pg_get_constraintdef": ("text", constraint), "pg_get_indexdef": ("text", index),
+        "pg_get_constraintdef": ("text", constraint),
+        "pg_get_indexdef": ("text", index),
         "pg_current_database_oid": ("oid", constantly(DATABASE_OID)),
-    }  # fmt: skip
+    }
     return found

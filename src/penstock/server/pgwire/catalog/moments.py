@@ -19,9 +19,12 @@ MOMENT_TYPES = frozenset({"timestamp", "timestamptz", "date"})
 _DAY = dt.timedelta(days=1)
 #: Words that stand for an instant.
 _WORDS: dict[str, Callable[[], dt.datetime]] = {
-    "now": lambda: dt.datetime.now(dt.UTC), "epoch": lambda: dt.datetime(1970, 1, 1, tzinfo=dt.UTC),
-    "today": lambda: _midnight(0), "yesterday": lambda: _midnight(-1), "tomorrow": lambda: _midnight(1),
-}  # fmt: skip
+    "now": lambda: dt.datetime.now(dt.UTC),
+    "epoch": lambda: dt.datetime(1970, 1, 1, tzinfo=dt.UTC),
+    "today": lambda: _midnight(0),
+    "yesterday": lambda: _midnight(-1),
+    "tomorrow": lambda: _midnight(1),
+}
 
 
 _DATED = re.compile(r"\d{4,6}-\d{1,2}-\d{1,2}", re.ASCII)
@@ -264,36 +267,47 @@ def _of_interval(value: PgInterval) -> dict[str, Callable[[], Decimal]]:
         return (days * 86_400 + Decimal(value.microseconds).scaleb(-6)).quantize(Decimal("0.000001"))
 
     return {
-        "epoch": epoch, "year": lambda: Decimal(years()), "month": lambda: Decimal(value.months - 12 * years()),
-        "day": lambda: Decimal(value.days), "hour": lambda: Decimal(rest(3_600_000_000)),
+        "epoch": epoch,
+        "year": lambda: Decimal(years()),
+        "month": lambda: Decimal(value.months - 12 * years()),
+        "day": lambda: Decimal(value.days),
+        "hour": lambda: Decimal(rest(3_600_000_000)),
         "minute": lambda: Decimal(rest(60_000_000) - 60 * rest(3_600_000_000)),
-        "second": lambda: _seconds(0, minute()), "milliseconds": lambda: Decimal(minute()).scaleb(-3),
+        "second": lambda: _seconds(0, minute()),
+        "milliseconds": lambda: Decimal(minute()).scaleb(-3),
         "microseconds": lambda: Decimal(minute()),
         "quarter": lambda: Decimal((value.months - 12 * years()) // 3 + 1),
-        "decade": lambda: Decimal(int(years() / 10)), "century": lambda: Decimal(int(years() / 100)),
-    }  # fmt: skip
+        "decade": lambda: Decimal(int(years() / 10)),
+        "century": lambda: Decimal(int(years() / 100)),
+    }
 
 
 def _of_moment(moment: dt.datetime, type_: str) -> dict[str, Callable[[], Decimal]]:
     epoch = (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
     of_days: dict[str, Callable[[], Decimal]] = {
         "epoch": lambda: Decimal(epoch // 1_000_000) if type_ == "date" else Decimal(epoch).scaleb(-6),
-        "year": lambda: Decimal(moment.year), "month": lambda: Decimal(moment.month),
-        "day": lambda: Decimal(moment.day), "dow": lambda: Decimal(moment.isoweekday() % 7),
-        "isodow": lambda: Decimal(moment.isoweekday()), "doy": lambda: Decimal(moment.timetuple().tm_yday),
-        "week": lambda: Decimal(moment.isocalendar()[1]), "isoyear": lambda: Decimal(moment.isocalendar()[0]),
-        "quarter": lambda: Decimal((moment.month + 2) // 3), "decade": lambda: Decimal(moment.year // 10),
+        "year": lambda: Decimal(moment.year),
+        "month": lambda: Decimal(moment.month),
+        "day": lambda: Decimal(moment.day),
+        "dow": lambda: Decimal(moment.isoweekday() % 7),
+        "isodow": lambda: Decimal(moment.isoweekday()),
+        "doy": lambda: Decimal(moment.timetuple().tm_yday),
+        "week": lambda: Decimal(moment.isocalendar()[1]),
+        "isoyear": lambda: Decimal(moment.isocalendar()[0]),
+        "quarter": lambda: Decimal((moment.month + 2) // 3),
+        "decade": lambda: Decimal(moment.year // 10),
         "century": lambda: Decimal((moment.year + 99) // 100),
         "millennium": lambda: Decimal((moment.year + 999) // 1000),
-    }  # fmt: skip
+    }
     if type_ == "date":
         return of_days
     of_clock: dict[str, Callable[[], Decimal]] = {
-        "hour": lambda: Decimal(moment.hour), "minute": lambda: Decimal(moment.minute),
+        "hour": lambda: Decimal(moment.hour),
+        "minute": lambda: Decimal(moment.minute),
         "second": lambda: _seconds(moment.second, moment.microsecond),
         "milliseconds": lambda: _seconds(moment.second, moment.microsecond).scaleb(3),
         "microseconds": lambda: Decimal(moment.second * 1_000_000 + moment.microsecond),
-    }  # fmt: skip
+    }
     zones = ("timezone", "timezone_hour", "timezone_minute") if type_ == "timestamptz" else ()
     return of_days | of_clock | dict.fromkeys(zones, lambda: Decimal(0))
 
@@ -303,8 +317,21 @@ def _part(field: Any, value: Any, type_: str = "timestamptz") -> float | None:
     return None if found is None else float(found)
 
 
-_TRUNCATED = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year",
-              "decade", "century", "millennium")  # fmt: skip
+_TRUNCATED = (
+    "microsecond",
+    "millisecond",
+    "second",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "quarter",
+    "year",
+    "decade",
+    "century",
+    "millennium",
+)
 
 
 def _truncated(field: Any, value: Any, type_: str) -> str | None:
@@ -319,8 +346,11 @@ def _truncated(field: Any, value: Any, type_: str) -> str | None:
         return _written_as(moment, type_)
     if name == "millisecond":
         return _written_as(moment.replace(microsecond=moment.microsecond // 1_000 * 1_000), type_)
-    clock = {"second": {"microsecond": 0}, "minute": {"second": 0, "microsecond": 0},
-             "hour": {"minute": 0, "second": 0, "microsecond": 0}}  # fmt: skip
+    clock = {
+        "second": {"microsecond": 0},
+        "minute": {"second": 0, "microsecond": 0},
+        "hour": {"minute": 0, "second": 0, "microsecond": 0},
+    }
     if name in clock:
         return _written_as(moment.replace(**clock[name]), type_)  # type: ignore[arg-type]
     day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -331,9 +361,12 @@ def _truncated(field: Any, value: Any, type_: str) -> str | None:
     elif name == "quarter":
         day = day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
     elif name != "day":
-        years = {"year": day.year, "decade": max(1, day.year // 10 * 10),
-                 "century": (day.year - 1) // 100 * 100 + 1,
-                 "millennium": (day.year - 1) // 1000 * 1000 + 1}  # fmt: skip
+        years = {
+            "year": day.year,
+            "decade": max(1, day.year // 10 * 10),
+            "century": (day.year - 1) // 100 * 100 + 1,
+            "millennium": (day.year - 1) // 1000 * 1000 + 1,
+        }
         day = day.replace(year=years[name], month=1, day=1)
     return _written_as(day, type_)
 
@@ -362,8 +395,17 @@ def _of_epoch(seconds: Any) -> str | None:
         raise _out_of_range() from None
 
 
-_PATTERNS = {"YYYY": "%Y", "HH24": "%H", "HH12": "%I", "MM": "%m", "DD": "%d", "MI": "%M", "SS": "%S", "US": "%f",
-             "TZ": "UTC"}  # fmt: skip
+_PATTERNS = {
+    "YYYY": "%Y",
+    "HH24": "%H",
+    "HH12": "%I",
+    "MM": "%m",
+    "DD": "%d",
+    "MI": "%M",
+    "SS": "%S",
+    "US": "%f",
+    "TZ": "UTC",
+}
 _PATTERN = re.compile("|".join(_PATTERNS))
 
 
@@ -376,13 +418,23 @@ def _written(value: Any, form: Any) -> str | None:
 
 
 MOMENTS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "pg_moment": ("", _cast), "pg_moment_text": ("text", _shown), "pg_part": ("float8", _part),
-    "pg_extracted": ("numeric", _extracted), "to_char": ("text", _written), "pg_interval": ("interval", _interval),
-    "pg_shifted": ("", _shifted), "pg_other_day": ("date", _other_day), "pg_days_between": ("int4", _days_between),
-    "pg_between": ("interval", _between), "pg_interval_sum": ("interval", _interval_sum),
-    "pg_interval_times": ("interval", _interval_times), "pg_age": ("interval", _age),
-    "pg_truncated": ("", _truncated), "pg_in_zone": ("", _in_zone), "pg_of_epoch": ("timestamptz", _of_epoch),
+    "pg_moment": ("", _cast),
+    "pg_moment_text": ("text", _shown),
+    "pg_part": ("float8", _part),
+    "pg_extracted": ("numeric", _extracted),
+    "to_char": ("text", _written),
+    "pg_interval": ("interval", _interval),
+    "pg_shifted": ("", _shifted),
+    "pg_other_day": ("date", _other_day),
+    "pg_days_between": ("int4", _days_between),
+    "pg_between": ("interval", _between),
+    "pg_interval_sum": ("interval", _interval_sum),
+    "pg_interval_times": ("interval", _interval_times),
+    "pg_age": ("interval", _age),
+    "pg_truncated": ("", _truncated),
+    "pg_in_zone": ("", _in_zone),
+    "pg_of_epoch": ("timestamptz", _of_epoch),
     "justify_hours": ("interval", _justified(hours=True, days=False)),
     "justify_days": ("interval", _justified(hours=False, days=True)),
     "justify_interval": ("interval", _justified(hours=True, days=True)),
-}  # fmt: skip
+}

@@ -18,16 +18,30 @@ from penstock.server.pgwire.values.decimals import decimal_of, decimal_text, rea
 from penstock.server.pgwire.values.encoding import float_text, real_text
 from penstock.server.pgwire.values.wire_types import WireType
 
-INTEGERS = {"int2": (-(1 << 15), (1 << 15) - 1), "int4": (-(1 << 31), (1 << 31) - 1),
-            "int8": (-(1 << 63), (1 << 63) - 1), "oid": (0, (1 << 32) - 1), "xid": (0, (1 << 32) - 1)}  # fmt: skip
+INTEGERS = {
+    "int2": (-(1 << 15), (1 << 15) - 1),
+    "int4": (-(1 << 31), (1 << 31) - 1),
+    "int8": (-(1 << 63), (1 << 63) - 1),
+    "oid": (0, (1 << 32) - 1),
+    "xid": (0, (1 << 32) - 1),
+}
 REALS = frozenset({"float4", "float8", "numeric"})
-SHOWN = {"int2": "smallint", "int4": "integer", "int8": "bigint", "oid": "oid", "xid": "xid", "float4": "real",
-         "float8": "double precision", "numeric": "numeric"}  # fmt: skip
+SHOWN = {
+    "int2": "smallint",
+    "int4": "integer",
+    "int8": "bigint",
+    "oid": "oid",
+    "xid": "xid",
+    "float4": "real",
+    "float8": "double precision",
+    "numeric": "numeric",
+}
 #: What stands for the value that is no number.
 NOT_A_NUMBER = "NaN"
 _WHOLE = re.compile(r"\s*([+-]?\d{1,40})\s*", re.ASCII)
-_REAL = re.compile(r"\s*(?:[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|(inf|infinity))|(nan))\s*",
-                   re.IGNORECASE | re.ASCII)  # fmt: skip
+_REAL = re.compile(
+    r"\s*(?:[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|(inf|infinity))|(nan))\s*", re.IGNORECASE | re.ASCII
+)
 
 #: What SQLite has for a value, and for a number.
 _Value = str | int | float | bytes | None
@@ -156,5 +170,7 @@ def _real_shown(value: _Value, type_: str) -> str | None:
 NUMERIC_CASTS: Mapping[str, tuple[str, Callable[..., int | float | str | None]]] = {
     **{f"pg_{name}": (name, _to_integer(name)) for name in INTEGERS},
     "pg_numeric": ("numeric", _to_decimal),
-    "pg_real": ("float8", _to_real), "pg_float4": ("float4", to_single), "pg_real_text": ("text", _real_shown),
-}  # fmt: skip
+    "pg_real": ("float8", _to_real),
+    "pg_float4": ("float4", to_single),
+    "pg_real_text": ("text", _real_shown),
+}

@@ -152,7 +152,7 @@ def aggregated(given: Sequence[exp.Expr]) -> tuple[list[exp.Expr], Sequence[exp.
 
 def collected(
     name: str, distinct: bool, inner: Sequence[SqlColumn], keys: Sequence[tuple[exp.Expr, SqlColumn]]
-) -> SqlColumn:  # fmt: skip
+) -> SqlColumn:
     """Return array_agg, string_agg or an aggregate of JSON of its arguments `inner`.
 
     Args:
@@ -193,9 +193,14 @@ def _form(node: exp.Expr, key: SqlColumn) -> str:
 
 #: Functions that make JSON of any values, and aggregates, with the types of what they make.
 JSON_FUNCTIONS = {
-    "to_json": "json", "to_jsonb": "jsonb", "row_to_json": "json", "json_build_object": "json",
-    "json_build_array": "json", "jsonb_build_object": "jsonb", "jsonb_build_array": "jsonb",
-}  # fmt: skip
+    "to_json": "json",
+    "to_jsonb": "jsonb",
+    "row_to_json": "json",
+    "json_build_object": "json",
+    "json_build_array": "json",
+    "jsonb_build_object": "jsonb",
+    "jsonb_build_array": "jsonb",
+}
 JSON_AGGREGATES = {"json_agg": "json", "jsonb_agg": "jsonb", "json_object_agg": "json", "jsonb_object_agg": "jsonb"}
 _JSON_NUMBERS = frozenset({"int2", "int4", "int8", "float4", "float8", "numeric"})
 

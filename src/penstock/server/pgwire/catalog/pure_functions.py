@@ -35,12 +35,16 @@ from penstock.server.pgwire.values.json_texts import (
 from penstock.server.pgwire.values.ordering import row_order
 
 #: Words of the language beyond those of SQL.
-_KEYWORDS = json.dumps([
-    {"word": word, "catcode": "U", "catdesc": "unreserved"}
-    for word in ("dstream", "istream", "relation", "retain", "rstream", "slide", "stream", "subscribe", "wstream")
-])  # fmt: skip
-_BOOLEANS = {**dict.fromkeys(("t", "true", "y", "yes", "on", "1"), 1),
-             **dict.fromkeys(("f", "false", "n", "no", "off", "0"), 0)}  # fmt: skip
+_KEYWORDS = json.dumps(
+    [
+        {"word": word, "catcode": "U", "catdesc": "unreserved"}
+        for word in ("dstream", "istream", "relation", "retain", "rstream", "slide", "stream", "subscribe", "wstream")
+    ]
+)
+_BOOLEANS = {
+    **dict.fromkeys(("t", "true", "y", "yes", "on", "1"), 1),
+    **dict.fromkeys(("f", "false", "n", "no", "off", "0"), 0),
+}
 _UUID = re.compile(r"(\{)?([0-9a-fA-F]{4}(?:-?[0-9a-fA-F]{4}){7})(\})?")
 _PLACES = re.compile(r"%(?:(\d+)\$)?([sIL])|%%")
 #: Arrays that a statement makes have at most so many elements.
@@ -131,9 +135,10 @@ def _of_elements(call: Callable[..., Any]) -> Callable[..., Any]:
 def _array_shown(values: list[Any], type_: str) -> str:
     """Return an array as PostgreSQL writes it."""
     encode: dict[str, Callable[[Any], bytes]] = {
-        "bool": lambda one: b"t" if int(one) else b"f", "float8": lambda one: float_text(as_float(one)),
+        "bool": lambda one: b"t" if int(one) else b"f",
+        "float8": lambda one: float_text(as_float(one)),
         "float4": lambda one: real_text(as_float(one)),
-    }  # fmt: skip
+    }
     return array_bytes(values, encode.get(type_, lambda one: str(one).encode())).decode()
 
 
@@ -482,9 +487,7 @@ PURE: dict[str, tuple[str, Callable[..., Any]]] = {
 SETS = {
     "unnest": CatalogFunction("", lambda array: array_text(elements(array) or []), is_set=True),
     "generate_series": CatalogFunction("int4", _series, is_set=True),
-    "generate_subscripts": CatalogFunction(
-        "int4", _subscripts, is_set=True
-    ),
+    "generate_subscripts": CatalogFunction("int4", _subscripts, is_set=True),
     "_pg_expandarray": CatalogFunction("record", _expanded, is_set=True, fields={"x": "anyelement", "n": "int4"}),
     "pg_options_to_table": CatalogFunction(
         "record", _options, is_set=True, fields={"option_name": "text", "option_value": "text"}
@@ -493,18 +496,20 @@ SETS = {
         "record", constantly(_KEYWORDS), is_set=True, fields={"word": "text", "catcode": "char", "catdesc": "text"}
     ),
     "aclexplode": CatalogFunction(
-        "record", constantly("[]"), is_set=True,
+        "record",
+        constantly("[]"),
+        is_set=True,
         fields={"grantor": "oid", "grantee": "oid", "privilege_type": "text", "is_grantable": "bool"},
     ),
     # Nothing is partitioned.
-    "pg_partition_ancestors": CatalogFunction(
-        "record", constantly("[]"), is_set=True, fields={"relid": "regclass"}
-    ),
+    "pg_partition_ancestors": CatalogFunction("record", constantly("[]"), is_set=True, fields={"relid": "regclass"}),
     "pg_partition_tree": CatalogFunction(
-        "record", constantly("[]"), is_set=True,
+        "record",
+        constantly("[]"),
+        is_set=True,
         fields={"relid": "regclass", "parentrelid": "regclass", "isleaf": "bool", "level": "int4"},
     ),
     "pg_available_extensions": CatalogFunction(
         "record", constantly("[]"), is_set=True, fields={"name": "name", "default_version": "text", "comment": "text"}
     ),
-}  # fmt: skip
+}

@@ -46,33 +46,57 @@ from penstock.server.pgwire.values.decimals import decimal_text, read_decimal
 from penstock.server.pgwire.values.wire_types import WireType, type_named, type_of_oid, wire_type
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.NullSafeEQ: "IS",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.NullSafeEQ: "IS",
     exp.NullSafeNEQ: "IS NOT",
-}  # fmt: skip
+}
 _ARITHMETIC: dict[type[exp.Expr], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
-    exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
-}  # fmt: skip
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+}
 _FLOATING = frozenset({"float4", "float8"})
 _OF_BITS = frozenset({"&", "|", "<<", ">>"})
 #: Names that are values without parentheses.
 _VALUES: dict[type[exp.Expr], str] = {
-    exp.CurrentUser: "current_user", exp.SessionUser: "session_user", exp.CurrentSchema: "current_schema",
-    exp.CurrentCatalog: "current_catalog", exp.CurrentTimestamp: "current_timestamp", exp.CurrentRole: "current_role",
-    exp.CurrentDate: "current_date", exp.Localtimestamp: "localtimestamp",
-}  # fmt: skip
+    exp.CurrentUser: "current_user",
+    exp.SessionUser: "session_user",
+    exp.CurrentSchema: "current_schema",
+    exp.CurrentCatalog: "current_catalog",
+    exp.CurrentTimestamp: "current_timestamp",
+    exp.CurrentRole: "current_role",
+    exp.CurrentDate: "current_date",
+    exp.Localtimestamp: "localtimestamp",
+}
 _OPERATORS: dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]] = {
     "~": lambda a, b: exp.RegexpLike(this=a, expression=b),
     "!~": lambda a, b: exp.Not(this=exp.RegexpLike(this=a, expression=b)),
     "~*": lambda a, b: exp.RegexpILike(this=a, expression=b),
     "!~*": lambda a, b: exp.Not(this=exp.RegexpILike(this=a, expression=b)),
-    "~~": lambda a, b: exp.Like(this=a, expression=b), "!~~": lambda a, b: exp.Like(this=a, expression=b, negate=True),
-    "=": lambda a, b: exp.EQ(this=a, expression=b), "<>": lambda a, b: exp.NEQ(this=a, expression=b),
-    "<": lambda a, b: exp.LT(this=a, expression=b), ">": lambda a, b: exp.GT(this=a, expression=b),
-    "<=": lambda a, b: exp.LTE(this=a, expression=b), ">=": lambda a, b: exp.GTE(this=a, expression=b),
-    "||": lambda a, b: exp.DPipe(this=a, expression=b), "+": lambda a, b: exp.Add(this=a, expression=b),
-    "-": lambda a, b: exp.Sub(this=a, expression=b), "*": lambda a, b: exp.Mul(this=a, expression=b),
-}  # fmt: skip
+    "~~": lambda a, b: exp.Like(this=a, expression=b),
+    "!~~": lambda a, b: exp.Like(this=a, expression=b, negate=True),
+    "=": lambda a, b: exp.EQ(this=a, expression=b),
+    "<>": lambda a, b: exp.NEQ(this=a, expression=b),
+    "<": lambda a, b: exp.LT(this=a, expression=b),
+    ">": lambda a, b: exp.GT(this=a, expression=b),
+    "<=": lambda a, b: exp.LTE(this=a, expression=b),
+    ">=": lambda a, b: exp.GTE(this=a, expression=b),
+    "||": lambda a, b: exp.DPipe(this=a, expression=b),
+    "+": lambda a, b: exp.Add(this=a, expression=b),
+    "-": lambda a, b: exp.Sub(this=a, expression=b),
+    "*": lambda a, b: exp.Mul(this=a, expression=b),
+}
 
 
 class QueryTranslator(Protocol):
@@ -255,8 +279,12 @@ class Scalars:
         return SqlColumn(f"({left.text} IN ({rest}))", BOOL)
 
     def _like(self, node: exp.Expr, scope: FromScope, escape: SqlColumn | None = None) -> SqlColumn:
-        names = {exp.Like: ("pg_like", 0), exp.ILike: ("pg_like", 1), exp.RegexpLike: ("pg_matches", 0),
-                 exp.RegexpILike: ("pg_matches", 1)}  # fmt: skip
+        names = {
+            exp.Like: ("pg_like", 0),
+            exp.ILike: ("pg_like", 1),
+            exp.RegexpLike: ("pg_matches", 0),
+            exp.RegexpILike: ("pg_matches", 1),
+        }
         name, ignore_case = names[type(node)]  # type: ignore[index]
         left, right = self.translate(node.this, scope), self.translate(node.expression, scope)
         last = "" if escape is None else f", {escape.text}"
@@ -312,8 +340,12 @@ class Scalars:
         if word in ("regrole", "regconfig", "regdictionary", "regcollation"):
             return SqlColumn(inner.text, inner.type)
         if target is None:
-            known = {"sql_identifier": "name", "cardinal_number": "int4", "character_data": "varchar",
-                     "yes_or_no": "varchar"}  # fmt: skip
+            known = {
+                "sql_identifier": "name",
+                "cardinal_number": "int4",
+                "character_data": "varchar",
+                "yes_or_no": "varchar",
+            }
             if word not in known:
                 raise WireError("42704", f"unknown type {word}", code="P0207")
             target = wire_type(known[word])

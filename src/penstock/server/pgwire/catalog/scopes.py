@@ -129,9 +129,13 @@ def set_item(
 
 
 def record_item(
-    name: str, given: Sequence[exp.Expr], alias: str, columns: Sequence[exp.Expr], scope: FromScope,
+    name: str,
+    given: Sequence[exp.Expr],
+    alias: str,
+    columns: Sequence[exp.Expr],
+    scope: FromScope,
     translate: Callable[[exp.Expr, FromScope], SqlColumn],
-) -> tuple[str, FromItem]:  # fmt: skip
+) -> tuple[str, FromItem]:
     """Return one of RECORD_FUNCTIONS in FROM, and what it is called. Each field is a text that is cast to the type of
     its column.
 
@@ -152,8 +156,9 @@ def record_item(
     defined = [(folded(one.this), one.kind) for one in columns if isinstance(one, exp.ColumnDef) and one.kind]
     described = json.dumps([[field, type_word(kind) in ("json", "jsonb")] for field, kind in defined])
     value = f"{quoted_name(alias)}.value"
-    fields = {field: SqlColumn(f"json_extract({value}, '$[{n}]')", wire_type("text")) for n, (field, _) in
-              enumerate(defined)}  # fmt: skip
+    fields = {
+        field: SqlColumn(f"json_extract({value}, '$[{n}]')", wire_type("text")) for n, (field, _) in enumerate(defined)
+    }
     inner = FromScope(None)
     inner.items.append(FromItem(alias, fields))
     found = {

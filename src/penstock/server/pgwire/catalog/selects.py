@@ -47,18 +47,30 @@ SqlColumns = list[tuple[str, SqlColumn]]
 _JOINS = {"": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
 #: Parts of a SELECT without effect on tables that are never changed.
 _WITHOUT_MEANING = frozenset({"locks", "kind", "hint", "operation_modifiers"})
-_PARTS = frozenset({"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct",
-                    "with_"})  # fmt: skip
+_PARTS = frozenset(
+    {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_"}
+)
 
 
 _NAMES: dict[type[exp.Expr], str] = {
-    exp.CurrentUser: "current_user", exp.SessionUser: "session_user", exp.CurrentSchema: "current_schema",
-    exp.CurrentCatalog: "current_catalog", exp.GroupConcat: "string_agg", exp.ArrayAgg: "array_agg",
-    exp.Array: "array", exp.Substring: "substring", exp.Trim: "btrim", exp.Coalesce: "coalesce",
-    exp.CurrentTimestamp: "current_timestamp", exp.Extract: "extract", exp.AtTimeZone: "timezone",
-    exp.CurrentDate: "current_date", exp.Localtimestamp: "localtimestamp", exp.Interval: "interval",
+    exp.CurrentUser: "current_user",
+    exp.SessionUser: "session_user",
+    exp.CurrentSchema: "current_schema",
+    exp.CurrentCatalog: "current_catalog",
+    exp.GroupConcat: "string_agg",
+    exp.ArrayAgg: "array_agg",
+    exp.Array: "array",
+    exp.Substring: "substring",
+    exp.Trim: "btrim",
+    exp.Coalesce: "coalesce",
+    exp.CurrentTimestamp: "current_timestamp",
+    exp.Extract: "extract",
+    exp.AtTimeZone: "timezone",
+    exp.CurrentDate: "current_date",
+    exp.Localtimestamp: "localtimestamp",
+    exp.Interval: "interval",
     exp.StrPosition: "position",
-}  # fmt: skip
+}
 
 
 class Selects:

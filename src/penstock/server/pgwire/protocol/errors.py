@@ -35,9 +35,14 @@ class WireError(PenstockError):
     """
 
     def __init__(
-        self, state: str, message: str, hint: str | None = None, offset: int | None = None, code: str = "P0803",
+        self,
+        state: str,
+        message: str,
+        hint: str | None = None,
+        offset: int | None = None,
+        code: str = "P0803",
         routine: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(code, message, hint=hint)
         self.state = state
         self.offset = offset
@@ -82,8 +87,11 @@ def error_fields(error: PenstockError, severity: str = "ERROR") -> dict[str, str
     """Return the fields of an ErrorResponse."""
     severity = "FATAL" if isinstance(error, Fatal) else severity
     fields = {
-        "S": severity, "V": severity, "C": sqlstate(error), "M": f"{error.code}: {redacted_text(error.message)}",
-    }  # fmt: skip
+        "S": severity,
+        "V": severity,
+        "C": sqlstate(error),
+        "M": f"{error.code}: {redacted_text(error.message)}",
+    }
     if error.hint:
         fields["H"] = error.hint
     if isinstance(error, WireError) and error.offset is not None:

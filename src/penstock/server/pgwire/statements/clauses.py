@@ -199,8 +199,10 @@ def read_copy(statement: Statement) -> Copy | CopyFrom:
         table = part(statement, tokens[begin:end])
         text = f"SELECT * FROM {table.text}"
         shift = len(text) - len(table.text)
-        head = tuple(PgToken(kind, word, at, at + len(word)) for kind, word, at in
-                     ((Kind.WORD, "SELECT", 0), (Kind.MARK, "*", 7), (Kind.WORD, "FROM", 9)))  # fmt: skip
+        head = tuple(
+            PgToken(kind, word, at, at + len(word))
+            for kind, word, at in ((Kind.WORD, "SELECT", 0), (Kind.MARK, "*", 7), (Kind.WORD, "FROM", 9))
+        )
         moved = tuple(PgToken(t.kind, t.text, t.start + shift, t.end + shift, t.value) for t in table.tokens)
         query = Statement(text, (*head, *moved), None if table.offset is None else table.offset - shift)
     reader.need("TO")
@@ -311,8 +313,11 @@ def read_modes(statement: Statement) -> dict[str, str]:
         if reader.take("ISOLATION"):
             reader.need("LEVEL")
             word = reader.need("READ", "REPEATABLE", "SERIALIZABLE")
-            found["isolation"] = word.lower() if word == "SERIALIZABLE" else \
-                f"{word} {reader.need('COMMITTED', 'UNCOMMITTED', 'READ')}".lower()  # fmt: skip
+            found["isolation"] = (
+                word.lower()
+                if word == "SERIALIZABLE"
+                else f"{word} {reader.need('COMMITTED', 'UNCOMMITTED', 'READ')}".lower()
+            )
         elif reader.take("READ"):
             found["read_only"] = "on" if reader.need("ONLY", "WRITE") == "ONLY" else "off"
         elif not reader.take("NOT", "DEFERRABLE", ","):

@@ -185,18 +185,20 @@ def _csv_cells(target: CopyTarget, data: bytes) -> _Cells:
     try:
         table = arrow_csv.read_csv(
             pa.BufferReader(data),
-            arrow_csv.ReadOptions(
-                use_threads=False, column_names=names, block_size=min(len(data) + 1, _LARGEST_BLOCK)
-            ),
+            arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=min(len(data) + 1, _LARGEST_BLOCK)),
             arrow_csv.ParseOptions(
-                delimiter=copy.delimiter, newlines_in_values=True, ignore_empty_lines=False,
+                delimiter=copy.delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
                 invalid_row_handler=refused,
             ),
             arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), null_values=[copy.null], strings_can_be_null=True,
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[copy.null],
+                strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
-        )  # fmt: skip
+        )
     except (pa.ArrowException, OSError) as error:
         text = " ".join(str(error).split())[:200]
         raise WireError(_MALFORMED, f"COPY added no row: {text}") from None

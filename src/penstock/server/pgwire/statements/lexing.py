@@ -194,9 +194,11 @@ class CqlText:
 
 
 def cql_text(
-    statement: Statement, names: Callable[[], Collection[str]] = tuple,
-    schemas: Sequence[str] = ("public",), replaced: Mapping[int, str] | None = None,
-) -> CqlText:  # fmt: skip
+    statement: Statement,
+    names: Callable[[], Collection[str]] = tuple,
+    schemas: Sequence[str] = ("public",),
+    replaced: Mapping[int, str] | None = None,
+) -> CqlText:
     """Return a statement in the words of the language.
 
     Args:

@@ -34,9 +34,22 @@ _INSTANT = re.compile(
 )
 _OCTAL = re.compile(rb"\\([0-7]{3}|\\)")
 #: The type of the language in which a value without another literal is written.
-_CASTS = {"float4": "FLOAT", "float8": "DOUBLE", "date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP",
-          "int2": "SMALLINT", "int4": "INT", "int8": "BIGINT", "oid": "BIGINT", "bool": "BOOLEAN", "bytea": "BINARY",
-          "text": "STRING", "varchar": "STRING", "bpchar": "STRING"}  # fmt: skip
+_CASTS = {
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamptz": "TIMESTAMP",
+    "int2": "SMALLINT",
+    "int4": "INT",
+    "int8": "BIGINT",
+    "oid": "BIGINT",
+    "bool": "BOOLEAN",
+    "bytea": "BINARY",
+    "text": "STRING",
+    "varchar": "STRING",
+    "bpchar": "STRING",
+}
 _EPOCH = dt.datetime(2000, 1, 1)
 
 
@@ -238,9 +251,15 @@ def literal(value: Value, type_: WireType) -> WrittenValue:
 def sample(type_: WireType) -> WrittenValue:
     """Return a literal of a type that is not NULL, to find the columns of a statement with it."""
     values: dict[str, Value] = {
-        "bool": True, "numeric": Decimal("1.0"), "float4": 1.0, "float8": 1.0, "bytea": b"", "date": "2000-01-01",
-        "timestamp": "2000-01-01 00:00:00Z", "timestamptz": "2000-01-01 00:00:00Z",
-    }  # fmt: skip
+        "bool": True,
+        "numeric": Decimal("1.0"),
+        "float4": 1.0,
+        "float8": 1.0,
+        "bytea": b"",
+        "date": "2000-01-01",
+        "timestamp": "2000-01-01 00:00:00Z",
+        "timestamptz": "2000-01-01 00:00:00Z",
+    }
     return literal(values.get(type_.name, 1 if type_.name in _WHOLE else ""), type_)
 
 

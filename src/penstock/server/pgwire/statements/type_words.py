@@ -8,8 +8,15 @@ from decimal import Decimal, InvalidOperation
 
 from penstock.server.pgwire.statements.lexing import Kind, PgToken, Statement
 
-_WORDS = {"INT8": "BIGINT", "INT4": "INT", "INT2": "SMALLINT", "FLOAT4": "FLOAT", "FLOAT8": "DOUBLE", "NAME": "STRING",
-          "BPCHAR": "STRING"}  # fmt: skip
+_WORDS = {
+    "INT8": "BIGINT",
+    "INT4": "INT",
+    "INT2": "SMALLINT",
+    "FLOAT4": "FLOAT",
+    "FLOAT8": "DOUBLE",
+    "NAME": "STRING",
+    "BPCHAR": "STRING",
+}
 _DECIMAL = frozenset({"NUMERIC", "DECIMAL", "DEC"})
 #: Digits of a decimal of the language, and how many of them are behind the point where the value is not known.
 _MOST, _BEHIND = 38, 18

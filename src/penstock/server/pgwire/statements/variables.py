@@ -14,9 +14,21 @@ from penstock.server.pgwire.catalog.functions import SERVER_VERSION, SERVER_VERS
 from penstock.server.pgwire.protocol.errors import INVALID_VALUE, WireError, unsupported
 
 #: Reported to the client at the start and whenever they change.
-REPORTED = ("application_name", "client_encoding", "DateStyle", "IntervalStyle", "TimeZone", "integer_datetimes",
-            "is_superuser", "server_encoding", "server_version", "session_authorization",
-            "standard_conforming_strings", "default_transaction_read_only", "in_hot_standby")  # fmt: skip
+REPORTED = (
+    "application_name",
+    "client_encoding",
+    "DateStyle",
+    "IntervalStyle",
+    "TimeZone",
+    "integer_datetimes",
+    "is_superuser",
+    "server_encoding",
+    "server_version",
+    "session_authorization",
+    "standard_conforming_strings",
+    "default_transaction_read_only",
+    "in_hot_standby",
+)
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d)?\s*")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 #: Seconds of the longest timeout, as in PostgreSQL.
@@ -34,11 +46,23 @@ _DEFAULTS = {
     "array_nulls": "on",
 }  # fmt: skip
 _FIXED = {
-    "integer_datetimes": "on", "is_superuser": "off", "server_encoding": "UTF8", "server_version": SERVER_VERSION,
-    "server_version_num": str(SERVER_VERSION_NUMBER), "in_hot_standby": "off", "max_identifier_length": "63",
-    "max_index_keys": "32", "lc_collate": "C", "lc_ctype": "C", "lc_messages": "C", "lc_monetary": "C",
-    "lc_numeric": "C", "lc_time": "C", "block_size": "8192", "default_table_access_method": "heap",
-}  # fmt: skip
+    "integer_datetimes": "on",
+    "is_superuser": "off",
+    "server_encoding": "UTF8",
+    "server_version": SERVER_VERSION,
+    "server_version_num": str(SERVER_VERSION_NUMBER),
+    "in_hot_standby": "off",
+    "max_identifier_length": "63",
+    "max_index_keys": "32",
+    "lc_collate": "C",
+    "lc_ctype": "C",
+    "lc_messages": "C",
+    "lc_monetary": "C",
+    "lc_numeric": "C",
+    "lc_time": "C",
+    "block_size": "8192",
+    "default_table_access_method": "heap",
+}
 _SHOWN = {name.lower(): name for name in REPORTED}
 _SPELLED = {"on": "on", "true": "on", "yes": "on", "1": "on", "off": "off", "false": "off", "no": "off", "0": "off"}
 _SAME = frozenset({"row_security", "synchronous_commit", "xmloption", "jit", "check_function_bodies",

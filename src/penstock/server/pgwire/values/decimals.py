@@ -16,8 +16,9 @@ _LEAST_DIGITS, _MOST_OF_QUOTIENT = 16, 1_000
 _EXACT = decimal.Context(
     prec=2 * (_MOST_BEFORE + _MOST_BEHIND), rounding=ROUND_HALF_UP, Emin=-999_999, Emax=999_999, traps=[]
 )
-_TEXT = re.compile(r"\s*(?:([+-]?)(?:(\d+\.?\d*|\.\d+)(?:e([+-]?\d+))?|(inf|infinity))|(nan))\s*",
-                   re.IGNORECASE | re.ASCII)  # fmt: skip
+_TEXT = re.compile(
+    r"\s*(?:([+-]?)(?:(\d+\.?\d*|\.\d+)(?:e([+-]?\d+))?|(inf|infinity))|(nan))\s*", re.IGNORECASE | re.ASCII
+)
 
 
 def read_decimal(text: str) -> Decimal:

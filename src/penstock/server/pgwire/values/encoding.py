@@ -185,10 +185,18 @@ def array_bytes(values: Sequence[Any], element: Encoder) -> bytes:
 _TEXT: dict[int, Encoder] = {
     16: lambda value: b"t" if value else b"f",
     17: lambda value: b"\\x" + value.hex().encode(),
-    700: real_text, 701: float_text, 1700: numeric_text,
-    1082: _dated, 1114: _local_text, 1184: _instant_text, 1186: _interval_text,
-    114: _json_text, 25: _string, 1043: _string, 19: _string,
-}  # fmt: skip
+    700: real_text,
+    701: float_text,
+    1700: numeric_text,
+    1082: _dated,
+    1114: _local_text,
+    1184: _instant_text,
+    1186: _interval_text,
+    114: _json_text,
+    25: _string,
+    1043: _string,
+    19: _string,
+}
 
 # -- binary ----------------------------------------------------------------------------------------------------
 
@@ -251,10 +259,19 @@ def _array_binary(values: Sequence[Any], element: Encoder, oid: int) -> bytes:
 _BINARY: dict[int, Encoder] = {
     16: lambda value: b"\x01" if value else b"\x00",
     17: bytes,
-    20: _packed("!q"), 21: _packed("!h"), 23: _packed("!i"), 26: _packed("!I"), 28: _packed("!I"), 24: _packed("!I"),
-    700: _packed("!f"), 701: _packed("!d"), 1700: _numeric,
-    1082: lambda days: struct.pack("!i", days - _EPOCH_DAYS), 1114: _instant, 1184: _instant,
+    20: _packed("!q"),
+    21: _packed("!h"),
+    23: _packed("!i"),
+    26: _packed("!I"),
+    28: _packed("!I"),
+    24: _packed("!I"),
+    700: _packed("!f"),
+    701: _packed("!d"),
+    1700: _numeric,
+    1082: lambda days: struct.pack("!i", days - _EPOCH_DAYS),
+    1114: _instant,
+    1184: _instant,
     2950: lambda value: UUID(value).bytes,
     3802: lambda value: b"\x01" + _json_text(value),
     1186: lambda value: interval_bytes(read_interval(value) if isinstance(value, str) else PgInterval(0, 0, value)),
-}  # fmt: skip
+}

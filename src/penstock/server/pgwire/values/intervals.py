@@ -13,10 +13,19 @@ _SECOND, _DAY = 1_000_000, 86_400_000_000
 _MOST_SMALL, _MOST_TIME = 1 << 31, 1 << 63
 #: By unit: months, days, microseconds.
 _UNITS: dict[str, tuple[int, int, int]] = {
-    "microsecond": (0, 0, 1), "millisecond": (0, 0, 1_000), "second": (0, 0, _SECOND), "minute": (0, 0, 60 * _SECOND),
-    "hour": (0, 0, 3_600 * _SECOND), "day": (0, 1, 0), "week": (0, 7, 0), "month": (1, 0, 0), "year": (12, 0, 0),
-    "decade": (120, 0, 0), "century": (1_200, 0, 0), "millennium": (12_000, 0, 0),
-}  # fmt: skip
+    "microsecond": (0, 0, 1),
+    "millisecond": (0, 0, 1_000),
+    "second": (0, 0, _SECOND),
+    "minute": (0, 0, 60 * _SECOND),
+    "hour": (0, 0, 3_600 * _SECOND),
+    "day": (0, 1, 0),
+    "week": (0, 7, 0),
+    "month": (1, 0, 0),
+    "year": (12, 0, 0),
+    "decade": (120, 0, 0),
+    "century": (1_200, 0, 0),
+    "millennium": (12_000, 0, 0),
+}
 _SHORT = {
     "us": "microsecond", "usec": "microsecond", "usecs": "microsecond", "ms": "millisecond", "msec": "millisecond",
     "msecs": "millisecond", "s": "second", "sec": "second", "secs": "second", "m": "minute", "min": "minute",

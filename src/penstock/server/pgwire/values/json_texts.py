@@ -177,6 +177,8 @@ class JsonbObjectAggregate(JsonObjectAggregate):
 
 #: The aggregates by name.
 AGGREGATES: dict[str, type[JsonArrayAggregate]] = {
-    "json_agg": JsonArrayAggregate, "jsonb_agg": JsonbArrayAggregate,
-    "json_object_agg": JsonObjectAggregate, "jsonb_object_agg": JsonbObjectAggregate,
-}  # fmt: skip
+    "json_agg": JsonArrayAggregate,
+    "jsonb_agg": JsonbArrayAggregate,
+    "json_object_agg": JsonObjectAggregate,
+    "jsonb_object_agg": JsonbObjectAggregate,
+}

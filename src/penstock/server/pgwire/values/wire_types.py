@@ -59,9 +59,18 @@ def type_of_oid(oid: int) -> WireType | None:
 @cache
 def _by_word() -> dict[str, WireType]:
     words = {one.name: one for one in all_types()} | {one.shown: one for one in all_types()}
-    others = {"int": "int4", "decimal": "numeric", "string": "text", "float": "float8", "double": "float8",
-              "tinyint": "int2", "binary": "bytea", "serial": "int4", "bigserial": "int8",
-              "timestamp_ltz": "timestamptz"}  # fmt: skip
+    others = {
+        "int": "int4",
+        "decimal": "numeric",
+        "string": "text",
+        "float": "float8",
+        "double": "float8",
+        "tinyint": "int2",
+        "binary": "bytea",
+        "serial": "int4",
+        "bigserial": "int8",
+        "timestamp_ltz": "timestamptz",
+    }
     return words | {word: words[name] for word, name in others.items()}
 
 

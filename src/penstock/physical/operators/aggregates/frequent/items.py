@@ -142,9 +142,20 @@ class FrequentItems(Operator):
         shown, live = measures(items.by_slot.integers, pers.by_slot.integers, per_of, count, *rule)
         before, was_live = shown.copy(), live.copy()
         rows = sweep(
-            slots, owners, times, signs, lanes, argsort_time(times), per_of, self._emitted,
-            items.by_slot.integers, pers.by_slot.integers, shown, live, *rule,
-        )  # fmt: skip
+            slots,
+            owners,
+            times,
+            signs,
+            lanes,
+            argsort_time(times),
+            per_of,
+            self._emitted,
+            items.by_slot.integers,
+            pers.by_slot.integers,
+            shown,
+            live,
+            *rule,
+        )
         items.touch(distinct_slots(slots, count))
         pers.touch(distinct_slots(owners, pers.count))
         if not rows.shape[1]:
@@ -152,9 +163,14 @@ class FrequentItems(Operator):
         rows = rows[:, argsort_code_time(rows[0], rows[1])]
         touched = distinct_slots(rows[0], count)
         course = GroupHistory(
-            rows[0], rows[1], rows[2].astype(np.bool_), self._columns(rows[3:]),
-            touched, was_live[touched], self._columns(before[touched].T),
-        )  # fmt: skip
+            rows[0],
+            rows[1],
+            rows[2].astype(np.bool_),
+            self._columns(rows[3:]),
+            touched,
+            was_live[touched],
+            self._columns(before[touched].T),
+        )
         return changed_rows(course, items)
 
     def _columns(self, lanes: Int64s) -> list[pa.Array]:

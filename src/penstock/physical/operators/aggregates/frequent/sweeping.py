@@ -64,9 +64,23 @@ def _differs(one, other, emitted):  # type: ignore[no-untyped-def]
 
 @compiled(reads="slots pers_of_events times signs lanes order per_of emitted")
 def sweep(  # type: ignore[no-untyped-def]
-    slots, pers_of_events, times, signs, lanes, order, per_of, emitted, items, pers, shown, live, rule, possibly, first,
+    slots,
+    pers_of_events,
+    times,
+    signs,
+    lanes,
+    order,
+    per_of,
+    emitted,
+    items,
+    pers,
+    shown,
+    live,
+    rule,
+    possibly,
+    first,
     second,
-):  # fmt: skip
+):
     """Apply events in `order`, which is by time, to items and pers, by (slot, lane). shown, live: the measures before,
     which become those after. emitted: which measures are emitted. Return rows (slot, time, live, measures...), one
     for every change of an item, by lane."""

@@ -98,9 +98,21 @@ def sweep_integers(  # type: ignore[no-untyped-def]
 
 @compiled(reads="slots times rows factors factor_of order integers floats sums", counted=False)
 def sweep(  # type: ignore[no-untyped-def]
-    slots, times, rows, factors, factor_of, order, integers, floats, state_integers, state_floats, sums, out_integers,
-    out_floats, out_event,
-):  # fmt: skip
+    slots,
+    times,
+    rows,
+    factors,
+    factor_of,
+    order,
+    integers,
+    floats,
+    state_integers,
+    state_floats,
+    sums,
+    out_integers,
+    out_floats,
+    out_event,
+):
     """Apply events, sorted by (slot, time), to the state, by (slot, lane); one output per (slot, time). Event e
     adds the lanes of row rows[e], integer lane l times factors[e, factor_of[l]]. sums: as
     `AggregateLayout.double_sums`; the lane that counts the terms of a sum has its factor, and where it is 0 the sum is

@@ -117,9 +117,7 @@ class RegisterMaxima:
         previous = self._now(places[at][lead])
         if self._skyline is not None:
             every, valid = np.arange(len(places)), np.ones(len(places), np.bool_)
-            found, there = self._skyline.follow(
-                places, times, every, signs, ends, order, ~ranks, valid, outputs
-            )  # fmt: skip
+            found, there = self._skyline.follow(places, times, every, signs, ends, order, ~ranks, valid, outputs)
             greatest = np.where(there, ~found, 0)
         else:
             assert self._ranks is not None
@@ -152,9 +150,7 @@ class RegisterMaxima:
             integers[:, lane] = delta
         floats = np.zeros((size, self._plan.floats), np.float64)
         values = tuple(pa.nulls(size, column.type) for column in events.values)
-        return GroupEvents(
-            slots, times, np.arange(size), np.ones(size, np.int64), integers, floats, values, times
-        )  # fmt: skip
+        return GroupEvents(slots, times, np.arange(size), np.ones(size, np.int64), integers, floats, values, times)
 
 
 def _values(bag: ExtremeBag, found: Int64s) -> Int64s:
