@@ -106,8 +106,9 @@ def test_what_slow_clients_hold_reaches_a_limit(served: Served, form: str) -> No
         served.write(KEPT)
         looks.append(sum(held()))
     assert served.cursors == cursors, "rows are read that nobody takes"
-    # 11 MB of rows have come between two looks, for each of the clients.
-    assert max(looks) - sum(full) < PART
+    # 11 MB of rows have come between two looks, for each of the clients: not a quarter of a part of them is held. What
+    # the process makes once on its way (caches, interned strings) is less.
+    assert max(looks) - sum(full) < CLIENTS * PART // 4
     one = sockets.pop()
     _leave(served, sockets, left=1)
     with one, one.makefile("rb") as body:
