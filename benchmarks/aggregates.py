@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.operators import make_operator

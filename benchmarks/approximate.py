@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators.aggregates.aggregate import Aggregation
 from penstock.runtime.local.runtime import run_local
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from benchmarks import records
 from benchmarks.local_harness import markdown
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 
 Row = tuple[str | None, int | None]

@@ -28,9 +28,10 @@ import psycopg
 
 from penstock.cli.serve import ServeOptions, start_in_process
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import HttpServer, opened
+from penstock.server.listening import opened
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.listening import PgServer
 from penstock.server.policy import ServerPolicy

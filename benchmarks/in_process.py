@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.records import save
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.engines.in_process import InProcessEngine
 from penstock.storage.local import SystemCalls
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.properties.statistics import observe
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.progress import SourceProgress, timed_sources

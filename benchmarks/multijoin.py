@@ -29,7 +29,7 @@ from penstock.algebra.optimizer.join_order import (
     probing_order,
 )
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.execution.ingest import read_columns, stamp

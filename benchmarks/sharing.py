@@ -24,7 +24,7 @@ from penstock.algebra import leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.algebra import Aggregate, FrequencyWindow, Project
 from penstock.algebra.nodes.query import Query
-from penstock.expressions.evaluate import evaluate_all
+from penstock.expressions.evaluation.evaluate import evaluate_all
 from penstock.expressions.nodes import Column, Expression
 from penstock.physical.elements import Elements, concat, int64s
 from penstock.physical.kernels.compiled import repeat

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 
 LENGTHS = (10, 1_000, 100_000)

@@ -22,7 +22,7 @@ from rich.table import Table
 from penstock.algebra.nodes.query import Query
 from penstock.cli.running import run_script
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]

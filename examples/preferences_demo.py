@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.live.engine import LiveEngine
 from penstock.runtime.watching.preference_metrics import preference_text
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from penstock.control.life.phases import OF_ANSWER, Beside, Phase
 from penstock.control.life.transitions import Becomes, Event, verdict
+from penstock.control.phases import OF_ANSWER, Beside, Phase
 from penstock.explain import RenderNode, to_svg
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.render import render_plan
 from penstock.physical.planning.planner import plan_queries
 from tests.test_architecture import LAYERS
@@ -226,12 +226,12 @@ def row_way() -> str:
 def query_way() -> str:
     """Return the way of CREATE QUERY at a server, from its text to its answers."""
     door = Box(0, 0, "text, at a door", ("server/http/", "server/pgwire/"))
-    parsed = Box(1, 0, "parsed once: a script", ("server/statements/parsing.py", "language/parse.py"))
-    bound = Box(2, 0, "bound: names, types, algebra", ("language/script_binder.py", "language/binder/"))
+    parsed = Box(1, 0, "parsed once: a script", ("server/statements/parsing.py", "language/scripts/parse.py"))
+    bound = Box(2, 0, "bound: names, types, algebra", ("language/scripts/script_binder.py", "language/binder/"))
     drafted = Box(2, 1, "drafted: an event a statement", ("control/drafting/script_drafting.py",))
     reduced = Box(1, 1, "the table gives the next phase", ("control/life/changes.py", "control/life/transitions.py"))
     logged = Box(0, 1, "accepted: written to the log", ("control/transactions/accepting.py", "control/command_log.py"))
-    applied = Box(0, 2, "the next version", ("control/applying.py", "control/versions.py"))
+    applied = Box(0, 2, "the next version", ("control/transactions/applying.py", "control/drafting/versions.py"))
     differing = Box(1, 2, "its difference to what runs", ("control/life/reconcile.py",))
     engine = Box(2, 2, "the engine begins and ends", ("engines/in_process.py", "engines/spark.py"))
     planned = Box(

@@ -24,9 +24,9 @@ from playwright.sync_api import sync_playwright
 from penstock.cli.serve import ServeOptions, start_in_process
 from penstock.client import connect
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import HttpServer
 from penstock.server.policy import ServerPolicy
 from penstock.settings import Settings
 

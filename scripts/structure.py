@@ -1,7 +1,7 @@
 """Measure the structure of the code: `python scripts/structure.py [--json]`.
 
 Prints files per folder, sizes of files and functions, class names that occur twice, files that name certain classes,
-import circles, folders that import each other, and how often types are left open. `tests/test_architecture.py` holds
+import circles of modules and of folders, and how often types are left open. `tests/test_architecture.py` holds
 limits on some of these.
 """
 
@@ -109,35 +109,34 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     return sorted(result)
 
 
-def folder_imports(
-    found: Mapping[str, Path], graph: Mapping[str, set[str]]
-) -> dict[tuple[str, str], set[tuple[str, str]]]:
-    """Return, for each two sub-folders of a room of `src` between which imports run, the imports: (module, imported).
+def folder_graph(found: Mapping[str, Path], graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Return which folders of `src` import which others, where both stand in the same folder.
 
-    The own modules of a room are a folder too, under the room's name. Those of `penstock` itself are left out: each is
-    a layer of its own in `tests/test_architecture.py`.
+    The own modules of a folder are a folder too, under its name, beside those that stand in it. Of the modules of
+    `penstock` itself each is one, as it is a layer of its own.
     """
-    imports = defaultdict(set)
+    imports: defaultdict[str, set[str]] = defaultdict(set)
     for module, targets in graph.items():
         for target in targets:
-            pair = _folders_apart(_folder(module, found), _folder(target, found))
-            if pair is not None:
-                imports[pair].add((module, target))
+            ends = _folders_apart(_folder(module, found), _folder(target, found))
+            if ends is not None:
+                imports[ends[0]].add(ends[1])
+                _ = imports[ends[1]]
     return dict(imports)
 
 
-def folder_pairs(found: Mapping[str, Path], graph: Mapping[str, set[str]]) -> list[tuple[str, str]]:
-    """Return the pairs of `folder_imports` that import each other."""
-    imports = folder_imports(found, graph)
-    return sorted((one, other) for one, other in imports if one < other and (other, one) in imports)
+def folder_circles(found: Mapping[str, Path], graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the groups of folders that import each other, directly or by others."""
+    return circles(folder_graph(found, graph))
 
 
 def _folder(module: str, found: Mapping[str, Path]) -> str:
-    return module if found[module].name == "__init__.py" else module.rpartition(".")[0]
+    above = module.rpartition(".")[0]
+    return module if found[module].name == "__init__.py" or above == "penstock" else above
 
 
 def _folders_apart(one: str, other: str) -> tuple[str, str] | None:
-    """Return the folders of the room that both are in, at which they part; None where they do not."""
+    """Return the folders at which two part, as they stand in the folder that both are in; None where they do not."""
     first, second = one.split("."), other.split(".")
     shared = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), None)
     at = min(len(first), len(second)) if shared is None else shared
@@ -248,7 +247,7 @@ def measure() -> dict[str, object]:
             if not module.startswith(NAMES_AGGREGATES)
         ],
         "import circles": circles(graph),
-        "folder pairs that import each other": [f"{one} and {other}" for one, other in folder_pairs(found, graph)],
+        "circles of folders": folder_circles(found, graph),
         "Any": count(found, r"\bAny\b"),
         "cast(": count(found, r"(?<![\w.])cast\("),
         "fmt: skip": count(found, r"# fmt: skip"),

@@ -16,7 +16,6 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.language import parse_script, print_statement
 from penstock.language.queries import (
     Item,
     JoinedSource,
@@ -33,6 +32,7 @@ from penstock.language.queries import (
     ToStream,
     WindowClause,
 )
+from penstock.language.scripts import parse_script, print_statement
 from penstock.language.statements import CreateQuery, CreateView, ExplainStatement, OneTimeSelect, Statement
 
 Path = tuple[str | int, ...]

@@ -25,7 +25,7 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.need import first_full_instant, is_mature
 from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
-from penstock.language import BoundScript, bind_script
+from penstock.language.scripts import BoundScript, bind_script
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.plan import Step
 from penstock.physical.plan.strategies import Strategy

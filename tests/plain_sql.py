@@ -40,7 +40,7 @@ import duckdb
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
-from penstock.language import Catalog, bind_query, bind_script
+from penstock.language.scripts import Catalog, bind_query, bind_script
 from penstock.testing.cases import CaseRun, input_table, parse_value
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import Answer, run_oracle

@@ -15,7 +15,7 @@ from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.preference_clause import Budget, BudgetKind
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
-from penstock.language import BoundScript, bind_script
+from penstock.language.scripts import BoundScript, bind_script
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.runtime.local.runtime import LocalResult, run_local
 from penstock.runtime.watching.metrics import RunMetrics

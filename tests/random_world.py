@@ -6,7 +6,7 @@ import random
 
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.scans import Source
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.random.worlds import FLAVOURS, RandomCase, random_case, seeded_choices
 

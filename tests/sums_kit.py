@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.aggregates import AGGREGATES
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle

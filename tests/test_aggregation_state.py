@@ -11,7 +11,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.testing.cases import CaseRun

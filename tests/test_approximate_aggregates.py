@@ -15,7 +15,7 @@ from penstock.algebra import Aggregate
 from penstock.algebra.nodes.base import operators
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.sketches import count_min, hyperloglog
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.synopses.tables import skyline
 from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.one_time import answer_over
 from penstock.runtime.spark.one_time.select_plan import run_here, select_plan

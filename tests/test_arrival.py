@@ -10,7 +10,7 @@ import pytest
 
 from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.windows import RowWindow
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Channel, Exchange, channels_into

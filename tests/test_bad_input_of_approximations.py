@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import ScriptErrors
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 
 DECLARED = (
     "CREATE STREAM s (ts INT, k INT, x DOUBLE, t STRING, h BINARY) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"

@@ -25,7 +25,7 @@ from benchmarks.queries import QUERIES, STREAM
 from benchmarks.run import problem_of
 from benchmarks.sides import Account, processor_seconds
 from benchmarks.twins import RESULTS, Twin, script_of
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.local.runtime import run_local
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from stream_suite import SUITE, read_script
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import parse_value
 from penstock.testing.compare import assert_same, check_shape, events_of

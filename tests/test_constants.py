@@ -16,10 +16,10 @@ from penstock.algebra.nodes.base import is_static, operators
 from penstock.algebra.optimizer.rules.prune_columns import prune_columns
 from penstock.algebra.properties.boundedness import Grade
 from penstock.errors import PenstockError
-from penstock.language import bind_query, bind_script
 from penstock.language.limits import MAX_VALUES
-from penstock.language.parse import parse_script
 from penstock.language.printer import print_query
+from penstock.language.scripts import bind_query, bind_script
+from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import OneTimeSelect
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import CaseRun, case_arrivals, case_inputs, parse_case

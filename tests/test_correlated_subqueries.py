@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.oracle import run_oracle
 from penstock.testing.random.subqueries import Names, RandomSubqueries

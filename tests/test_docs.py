@@ -20,7 +20,7 @@ import pytest
 from penstock.algebra import Scan
 from penstock.connectors.text import csv_text
 from penstock.errors import PenstockError
-from penstock.language import BoundScript, Catalog, bind_script
+from penstock.language.scripts import BoundScript, Catalog, bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.tree import walk
 

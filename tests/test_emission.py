@@ -14,7 +14,7 @@ from test_property import Arrivals, Inputs, explore, runtime_is_oracle
 from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Scan
-from penstock.language import BoundScript, bind_script
+from penstock.language.scripts import BoundScript, bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.primary_keys import keyed_rows

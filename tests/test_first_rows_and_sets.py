@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import SortKey
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.operators import Moment, Operator, make_operator
 from penstock.physical.plan.joins.specs import Keep, PartnerCountsSpec

@@ -14,7 +14,7 @@ from penstock.algebra import Sequenced
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.rules import RULES
 from penstock.explain import to_json, to_text
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import NestedPlan
 from penstock.physical.execution.render import render_plan

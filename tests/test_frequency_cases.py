@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
-from penstock.language.parse import parse_script
 from penstock.language.queries import Count, DerivedSource, Duration, Extent, FrequencyClause, SelectQuery, WindowClause
+from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import CreateQuery, CreateView
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 

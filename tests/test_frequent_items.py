@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import ScriptErrors
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import CaseRun

@@ -102,7 +102,7 @@ TOUCHED = {
     "Add a source": {"connectors/sources/counter.py", "connectors/sources/__init__.py"},
     "Add a scheduling policy": {"runtime/deciding/weighted_units.py", "runtime/deciding/registry.py"},
     "Add a setting": {"settings.py", "language/statements/insert.py"},
-    "Add an HTTP route": {"server/http/version.py", "server/http/app.py"},
+    "Add an HTTP route": {"server/http/version.py", "server/http/application/app.py"},
 }
 
 

@@ -19,7 +19,7 @@ from test_preferences import with_draws_of_q
 from test_preferences_guarantees import Bags, assert_within, bags
 
 from penstock.algebra.nodes.query import Query
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.oracle import run_oracle
 from penstock.testing.preferences.simulation import Simulation
 from penstock.testing.scalars.values import key_of

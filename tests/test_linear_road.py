@@ -14,7 +14,7 @@ from expressway import expressway
 from stream_suite import SUITE, Script, read_script
 
 from penstock.algebra.nodes.query import Query
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import Answer, run_oracle

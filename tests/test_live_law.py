@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.live import Episode, run_live
 from penstock.testing.scalars.values import Event
 

@@ -15,7 +15,7 @@ from benchmarks.live_soak.feed import BETWEEN, DECLARED, STEP, levels, stream
 from benchmarks.live_soak.lives import NOTHING, Episode, Life, wrong
 from benchmarks.live_soak.shapes import Change, Levelled, Passed, Shape, Span, Sums, Totals
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.live import Episode as LawEpisode
 from penstock.testing.live import run_live

@@ -14,7 +14,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.cli.shared.answers import warnings_of
 from penstock.control.row_changes import replaced_rows, row_notices
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.ingest import unit_warning
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_once
 

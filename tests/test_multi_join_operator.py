@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators.joins import multi_join
 from penstock.physical.synopses.join_indexes import sorted_runs as runs
 from penstock.runtime.local.runtime import run_local

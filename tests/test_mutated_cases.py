@@ -22,7 +22,7 @@ import pytest
 
 from penstock.algebra.nodes.query import Query
 from penstock.errors import PenstockError
-from penstock.language import bind_query, bind_script
+from penstock.language.scripts import bind_query, bind_script
 from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.schedule import Arrivals
 from penstock.testing import thresholds

@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from penstock.language import BoundScript, bind_script
+from penstock.language.scripts import BoundScript, bind_script
 from penstock.physical.plan.inputs import ScanSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local

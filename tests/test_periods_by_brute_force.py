@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.oracle import run_oracle
 

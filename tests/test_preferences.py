@@ -11,10 +11,10 @@ from preference_kit import PREFERRING, bound_preference
 
 from penstock.algebra import Algebra, PreferringLookUp
 from penstock.algebra.nodes.base import is_static, operators
-from penstock.language import BoundScript
 from penstock.language.binder.context import Context
+from penstock.language.plan_form import FORMAT, printed
 from penstock.language.plans.document import logical, read_plan
-from penstock.language.plans.form import FORMAT, printed
+from penstock.language.scripts import BoundScript
 from penstock.language.text import SourceText
 from penstock.runtime.local.runtime import run_local
 from penstock.settings import Settings

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.nodes.query import Query
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import LocalResult, run_local
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import assert_same

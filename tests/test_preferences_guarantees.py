@@ -19,7 +19,7 @@ from test_preferences import with_draws_of_q
 from penstock.algebra import PreferringSelection
 from penstock.algebra.nodes.query import Query
 from penstock.expressions.draws import draws, exponential_draws
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.testing.scalars.values import Row, key_of

@@ -12,8 +12,8 @@ from test_preferences import bags, with_draws_of_q, world
 from penstock.algebra import PreferringJoin
 from penstock.algebra.nodes.base import operators
 from penstock.language.binder.context import Context
+from penstock.language.plan_form import FORMAT, printed
 from penstock.language.plans.document import logical, read_plan
-from penstock.language.plans.form import FORMAT, printed
 from penstock.language.text import SourceText
 from penstock.runtime.local.runtime import run_local
 from penstock.settings import Settings

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.errors import ScriptErrors
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import assert_same

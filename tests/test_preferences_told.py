@@ -15,7 +15,7 @@ from preference_kit import bound_preference, run_measured, shards_of, simulated
 from test_preferences_engine import bound_case, random_query
 
 from penstock.algebra.nodes.query import Query
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.watching.preference_metrics import PreferenceMetrics, preference_text
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle

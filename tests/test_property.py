@@ -21,7 +21,7 @@ from penstock.algebra import Algebra
 from penstock.algebra.nodes.base import is_static
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
-from penstock.language import BoundScript, bind_script
+from penstock.language.scripts import BoundScript, bind_script
 from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.schedule import Arrivals
 from penstock.testing.cases import CaseRun, case_arrivals, case_inputs, made_up, parse_case

@@ -15,7 +15,7 @@ from penstock.algebra.nodes.query import SinkSpec
 from penstock.connectors.options import Options
 from penstock.connectors.secrets import forms, secret, with_secrets
 from penstock.errors import PenstockError, Position
-from penstock.language import Catalog, bind_script
+from penstock.language.scripts import Catalog, bind_script
 from penstock.physical.plan.plan import Plan
 from penstock.redaction import BLOT, is_secret, redacted, redacted_line, redacted_text
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job

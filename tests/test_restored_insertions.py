@@ -12,7 +12,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle

@@ -19,7 +19,7 @@ from penstock.errors import ScriptErrors
 from penstock.expressions.draws import draws, limit, universe
 from penstock.expressions.sampling.estimates import Estimated, estimates, half_widths, normal, range_widths, student
 from penstock.expressions.sampling.inclusion import SIDE, Inclusion, independent, of_pair, packed, unpacked
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators.sets import first_rows, skyband
 from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.runtime import LocalJob, run_local

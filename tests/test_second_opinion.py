@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.oracle import run_oracle
 from penstock.testing.scalars.values import Row, close, key_of, order_key
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

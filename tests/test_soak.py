@@ -11,7 +11,7 @@ import pytest
 from benchmarks.soak import answers, records, script, watch
 from benchmarks.soak.course import KINDS, schedule
 from penstock.connectors.deadletters import DeadLetter, DeadLetters
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 
 RATE, COUNT = 100, 5_000

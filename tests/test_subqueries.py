@@ -10,7 +10,7 @@ import pytest
 from penstock.algebra import OuterJoin
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local

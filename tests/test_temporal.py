@@ -15,7 +15,7 @@ import pytest
 
 from penstock.algebra import Closing
 from penstock.expressions.nodes import AggregateCall, Column
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements, int64s
 from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.temporal.coalesce import Coalescing

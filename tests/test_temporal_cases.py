@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.cases import CaseRun, case_inputs, parse_case
 from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.compare import assert_same

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.algebra import Source, StreamScan, Window, WindowKind
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import plan_local, run_local
 from penstock.testing.cases import case_arrivals, case_inputs, check_case, parse_case
 from penstock.testing.compare import assert_same, check_shape, events_of, first_difference

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.nodes.until_next import Lives
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.temporal.until_next import UntilNext

@@ -19,10 +19,10 @@ from preference_kit import Seeded, shards_of
 
 from penstock.expressions.draws import draws
 from penstock.expressions.sampling.estimates import normal
-from penstock.language import BoundScript, bind_script
 from penstock.language.binder.context import Context
+from penstock.language.plan_form import FORMAT, printed
 from penstock.language.plans.document import logical, read_plan
-from penstock.language.plans.form import FORMAT, printed
+from penstock.language.scripts import BoundScript, bind_script
 from penstock.language.text import SourceText
 from penstock.runtime.local.runtime import run_local
 from penstock.settings import Settings

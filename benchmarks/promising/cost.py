@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 import pyarrow as pa
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 
 SCRIPT = """

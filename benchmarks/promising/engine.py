@@ -10,7 +10,7 @@ import pyarrow as pa
 from benchmarks.promising import queue, selections
 from benchmarks.promising.data import COLUMNS, ITEMS, retail
 from penstock.expressions.draws import draws, exponential_draws
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.synopses.summaries.exact import ExactCounts
 from penstock.physical.synopses.summaries.levels import levels_of
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
-    from penstock.expressions.user import aggregate, function
+    from penstock.expressions.calls.user_functions import aggregate, function
     from penstock.session import Session
     from penstock.settings import Settings
 
@@ -18,8 +18,8 @@ _PLACES = {
     "PenstockError": "penstock.errors",
     "Session": "penstock.session",
     "Settings": "penstock.settings",
-    "aggregate": "penstock.expressions.user",
-    "function": "penstock.expressions.user",
+    "aggregate": "penstock.expressions.calls.user_functions",
+    "function": "penstock.expressions.calls.user_functions",
 }
 
 

@@ -34,9 +34,11 @@ from penstock.connectors.sinks.memory import collected
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
-from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make, return_type
+from penstock.expressions.calls.user_functions import make, return_type
+from penstock.expressions.user import UserAggregate, UserDefined, UserFunction
 from penstock.handles import Rows, Run, Snapshot, SourceHandle, Starts, query_html, query_text, starts_of
-from penstock.language import (
+from penstock.language.commands import ExportCommand
+from penstock.language.scripts import (
     Action,
     BoundScript,
     Catalog,
@@ -47,7 +49,6 @@ from penstock.language import (
     bind_script,
     bind_select,
 )
-from penstock.language.commands import ExportCommand
 from penstock.notebook.plan_text import explained
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.state_size.summary import QueryState, query_state

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.algebra import Algebra
-from penstock.language import bind_query, bind_script
+from penstock.language.scripts import bind_query, bind_script
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from penstock.algebra.optimizer.cost import cost, plan_cost
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.optimizer import Planning, TraceStep, optimize
 from penstock.algebra.properties.statistics import HORIZON, SourceStatistics, Statistics, known_statistics
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.plan.strategies import Strategy
 from penstock.session import Session
 from penstock.tree import walk

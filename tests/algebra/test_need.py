@@ -14,7 +14,7 @@ from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.need import EVERYTHING, LastRows, Need, first_full_instant, reach
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import first_difference, show_events
 from penstock.testing.denotation import World

@@ -17,12 +17,12 @@ from penstock.algebra.optimizer.rules import RULES, Rule
 from penstock.algebra.optimizer.rules.support import is_volatile
 from penstock.algebra.render import render
 from penstock.explain import WIDTH, to_json, to_mermaid, to_text
-from penstock.expressions import functions
-from penstock.expressions.fold import fold
+from penstock.expressions.calls import functions
+from penstock.expressions.evaluation.fold import fold
+from penstock.expressions.evaluation.value_ranges import UNKNOWN, may_pass
 from penstock.expressions.library import TABLE
+from penstock.expressions.library.registry import Function, takes
 from penstock.expressions.nodes import Call, Column, Literal
-from penstock.expressions.registry import Function, takes
-from penstock.expressions.value_ranges import UNKNOWN, may_pass
 from penstock.tree import walk
 from penstock.types import Field
 

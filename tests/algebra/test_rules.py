@@ -28,7 +28,7 @@ from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.render import render
 from penstock.explain import RenderNode, to_text
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.settings import Settings
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -14,7 +14,7 @@ from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import SourceStatistics, Statistics, known_statistics, observe
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.session import Session
 from penstock.settings import Settings
 from penstock.types import Field, Schema

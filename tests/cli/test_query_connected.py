@@ -22,9 +22,10 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.client import connect
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import Certificate, HttpServer
+from penstock.server.listening import Certificate
 from penstock.server.roles import AccessRole
 from penstock.settings import Settings
 from tests.server.conftest import fake, serve, server  # noqa: F401 - fixtures

@@ -18,8 +18,8 @@ from penstock.cli.shell.declared import Declared, declared_of, quoted
 from penstock.cli.shell.shell import Quit, Shell, duration_text
 from penstock.cli.shell.sides import SessionSide
 from penstock.connectors.sinks.output import OutputFormat
-from penstock.language import bind_script
 from penstock.language.quotes import is_blank, statement_end
+from penstock.language.scripts import bind_script
 from penstock.session import Session
 from tests.commands import penstock
 

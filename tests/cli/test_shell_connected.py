@@ -24,7 +24,7 @@ from penstock.connectors.sinks.output import OutputFormat
 from penstock.engines.in_process_results import InProcessResults
 from penstock.errors import PenstockError
 from penstock.server.addresses import Address
-from penstock.server.listening import HttpServer
+from penstock.server.http.application.server import HttpServer
 from penstock.server.roles import AccessRole
 from tests.server.conftest import fake, serve, server  # noqa: F401 - fixtures
 from tests.server.fake_service import FakeService, eventually

@@ -20,9 +20,9 @@ from penstock.cli.shell.terminal import is_complete
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.errors import PenstockError
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import HttpServer
 from penstock.settings import Settings
 from tests.commands import penstock
 from tests.server.fake_service import FakeService

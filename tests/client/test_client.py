@@ -21,7 +21,7 @@ from penstock.client.answers import RemoteRows
 from penstock.client.rows import arrow_table
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.server.addresses import Address
-from penstock.server.listening import HttpServer
+from penstock.server.http.application.server import HttpServer
 from penstock.server.roles import AccessRole
 from tests.server.conftest import fake, serve, server  # noqa: F401 - fixtures
 from tests.server.fake_service import FakeService, eventually

@@ -21,8 +21,8 @@ from penstock.connectors.formats.footer import Footer
 from penstock.connectors.formats.row_groups import RowGroups
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
+from penstock.expressions.evaluation.value_ranges import ValueRange, plain
 from penstock.expressions.nodes import Call, Column, Literal
-from penstock.expressions.value_ranges import ValueRange, plain
 from penstock.types import parse_type
 
 NOON = dt.datetime(2013, 1, 1, 12)

@@ -18,7 +18,7 @@ from penstock.connectors.contract import SourceConnector
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.inprocess import answer_here
 from penstock.runtime.skipped_records import count_rows

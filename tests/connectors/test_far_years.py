@@ -22,11 +22,11 @@ from penstock.connectors.sinks import open_sink
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import MemorySink
 from penstock.connectors.sinks.output import OutputFormat, output
-from penstock.expressions.shown import shown_row, shown_value
 from penstock.expressions.values.calendar import day_of, far_day, far_moment, moment_of
 from penstock.expressions.values.casts import convert
+from penstock.expressions.values.shown import shown_row, shown_value
 from penstock.handles import Result
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.types import TIMESTAMP
 
 _DAY = 86_400_000_000

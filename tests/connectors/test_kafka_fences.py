@@ -12,7 +12,7 @@ import pytest
 
 from penstock.connectors.sinks import kafka, open_sink
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.types import TIMESTAMP
 
 kafka_client = pytest.importorskip("confluent_kafka")

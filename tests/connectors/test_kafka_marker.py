@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.connectors.sinks import kafka, open_sink
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 
 kafka_client = pytest.importorskip("confluent_kafka")
 

@@ -16,7 +16,7 @@ from penstock.connectors.kafka.offsets import Topic, Unanswered, shares
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.language import Catalog, bind_script
+from penstock.language.scripts import Catalog, bind_script
 from penstock.settings import Settings
 
 #: Of each partition the times of its records.

@@ -12,7 +12,7 @@ from penstock.connectors.overview.catalogue import connectors_page
 from penstock.connectors.sinks import SINKS, sink_options
 from penstock.connectors.sources import open_source, source_names, source_options
 from penstock.connectors.sources.files import FilesSource
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "connectors.md"
 TABLES = {

@@ -21,7 +21,7 @@ from penstock.connectors.sinks.console import send_to
 from penstock.connectors.sinks.output import Output, OutputFormat, output
 from penstock.connectors.sinks.tabular import fitted, folded, rendered
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 
 WORDS = pa.table({"word": ["tea", None, "", "a,b", 'q"q', "zwei\nZeilen"], "n": [1, 2, None, 4, 5, 6]})
 

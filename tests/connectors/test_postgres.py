@@ -19,9 +19,9 @@ from penstock.connectors.contract import SourceConnector, Split
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
-from penstock.expressions.evaluate import mask
+from penstock.expressions.evaluation.evaluate import mask
 from penstock.expressions.nodes import Expression
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.inprocess import answer_here
 from penstock.runtime.local.statics import read_relation

@@ -14,7 +14,7 @@ from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sinks import open_sink
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from tests.runtime.inline_run import InlineRun, cold
 from tests.servers.postgres import Server, options
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.control.drafting.drafted_queries import DraftedQueries
-from penstock.control.life.phases import OF_ANSWER, Beside, Phase
 from penstock.control.life.transitions import POSSIBLE, Becomes, Event, beside_of, verdict
+from penstock.control.phases import OF_ANSWER, Beside, Phase
 from penstock.control.stored_catalog import StoredObject
 
 State = tuple[Phase, Beside]

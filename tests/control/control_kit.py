@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandState, StatementOutcome
 from penstock.engines.in_process import InProcessEngine
 

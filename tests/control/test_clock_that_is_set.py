@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from control_kit import STREAM, Server
 
-from penstock.control import applying, command_log, posted_rows
+from penstock.control import command_log, posted_rows
+from penstock.control.transactions import applying
 from penstock.storage.stamps import StampRetention
 
 HOUR = 3600 * 1_000_000

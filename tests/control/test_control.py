@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 import pytest
 from control_kit import STREAM, SUM, Server, server
 
-from penstock.control import applying
 from penstock.control.engine import ControlEnds, EngineVersion, NextVersion, Preparation
-from penstock.control.life.phases import Phase
 from penstock.control.outcomes import CommandState, Principal
+from penstock.control.phases import Phase
+from penstock.control.transactions import applying
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.expressions import user
+from penstock.expressions.calls import user_functions
+from penstock.expressions.user import UserFunction
 from penstock.language.commands import Command, ShowCommand
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
@@ -425,15 +426,15 @@ def doubled(values: pa.Array) -> pa.Array:
 
 
 def test_what_cannot_be_bound_any_more_needs_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = user.make(user.UserFunction, doubled, "INT", "doubled", ["INT"])
-    registered = dict(user.REGISTERED)
-    monkeypatch.setitem(user.REGISTERED, made.key, made)
+    made = user_functions.make(UserFunction, doubled, "INT", "doubled", ["INT"])
+    registered = dict(user_functions.REGISTERED)
+    monkeypatch.setitem(user_functions.REGISTERED, made.key, made)
     with server(tmp_path) as system:
         system.done(STREAM + "CREATE QUERY q AS SELECT doubled(v) AS d FROM S; CREATE QUERY r AS SELECT v FROM S;")
         system.done("INSERT INTO S VALUES (1, 1), (2, 2);")
         system.engine.round()
         before = system.answers("q")
-    monkeypatch.delitem(user.REGISTERED, made.key)
+    monkeypatch.delitem(user_functions.REGISTERED, made.key)
     assert made.key not in registered
     for _ in range(2):
         with server(tmp_path) as system:
@@ -444,12 +445,12 @@ def test_what_cannot_be_bound_any_more_needs_attention(tmp_path: Path, monkeypat
             assert system.answers("q") == before
             with pytest.raises(PenstockError, match="P0206"):
                 system.run("CREATE QUERY q AS SELECT v FROM S;")
-    monkeypatch.setitem(user.REGISTERED, made.key, made)
+    monkeypatch.setitem(user_functions.REGISTERED, made.key, made)
     with server(tmp_path) as system:
         assert system.status("q") == "NEEDS ATTENTION"
         system.done("ALTER QUERY q RESUME;")
         assert system.status("q") == "RUNNING"
-    monkeypatch.delitem(user.REGISTERED, made.key)
+    monkeypatch.delitem(user_functions.REGISTERED, made.key)
     with server(tmp_path) as system:
         system.done("DROP QUERY q;")
         assert [one.name for one in system.control.stored.values()] == ["S", "r"]

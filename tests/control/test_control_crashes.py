@@ -21,11 +21,12 @@ from control_kit import STREAM, SUM, CommandFailed, Server
 from mortal_storage import MortalStorage
 from stepped_reading import SteppedReading
 
-from penstock.control import applying
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
+from penstock.control.transactions import applying
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
-from penstock.expressions import user
+from penstock.expressions.calls import user_functions
+from penstock.expressions.user import UserFunction
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import KINDS, LOSSES, FailingCalls, PowerCut, PowerLost
@@ -450,17 +451,17 @@ MENDING_LIFE: tuple[Step, ...] = (
 
 
 def test_the_mending_of_what_cannot_be_bound_happens_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = user.make(user.UserFunction, doubled, "INT", "doubled", ["INT"])
+    made = user_functions.make(UserFunction, doubled, "INT", "doubled", ["INT"])
 
     def leave(folder: Path) -> None:
         """Leave queries and a view of a function that a later program does not have."""
-        monkeypatch.setitem(user.REGISTERED, made.key, made)
+        monkeypatch.setitem(user_functions.REGISTERED, made.key, made)
         system = Server(folder)
         system.done(STREAM + "CREATE VIEW w AS SELECT doubled(v) AS d FROM S; CREATE QUERY q AS SELECT d FROM w;")
         system.done("CREATE QUERY t AS SELECT doubled(v) AS d FROM S;")
         rows(1, 1, 2)(system)
         answer(system)
         system.control.close()
-        monkeypatch.delitem(user.REGISTERED, made.key)
+        monkeypatch.delitem(user_functions.REGISTERED, made.key)
 
     assert check_lives(tmp_path, MENDING_LIFE, ["S", "q", "t", "w"], 5, leave) > 4

@@ -29,14 +29,14 @@ from mortal_storage import MortalStorage
 
 from penstock.algebra.nodes.query import PlanChoice, Query, Start, StartMode
 from penstock.algebra.properties.need import awaited_rows, first_full_instant
-from penstock.control import applying
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandState
+from penstock.control.transactions import applying
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
-from penstock.language import BoundScript
-from penstock.language.plans.choices import as_choices, by_operator, choices_in
+from penstock.language.plan_choices import as_choices, by_operator, choices_in
 from penstock.language.printer import string_text
+from penstock.language.scripts import BoundScript
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.plan import Step
 from penstock.physical.plan.step_choices import SHARED

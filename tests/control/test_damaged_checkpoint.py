@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from control_kit import STREAM, SUM, CommandFailed, Server
 
-from penstock.control import applying
 from penstock.control.entities.running_plan import running_plan_document
 from penstock.control.sealed_files import FORMAT
+from penstock.control.transactions import applying
 from penstock.errors import PenstockError
 from penstock.language.commands import ExportCommand
 from penstock.language.printer import string_text

@@ -154,7 +154,7 @@ def test_a_past_that_cannot_be_read_fails_its_command_and_what_depends_on_it(
 
 
 def test_a_restart_reads_the_past_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.control.applying.CATALOG_EVERY", 3)
+    monkeypatch.setattr("penstock.control.transactions.applying.CATALOG_EVERY", 3)
     system = opened(tmp_path)
     with_rows(system)
     (told,) = system.run(WARM, key="w")

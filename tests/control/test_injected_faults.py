@@ -294,7 +294,7 @@ def test_an_exception_at_some_steps(world: World, faults: Faults, kind: str) -> 
 @pytest.mark.parametrize("event", ["call", "return"])
 def test_an_exception_behind_the_change_of_the_engine(world: World, faults: Faults, function: str, event: str) -> None:
     for kind in ("ALTER QUERY AS", "UPDATE", "DROP STREAM"):
-        step = Step("control/applying.py", f"Applier.{function}", event)
+        step = Step("control/transactions/applying.py", f"Applier.{function}", event)
         assert check(world, STATEMENTS[kind], step, faults) == "applied"
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from control_kit import STREAM, Server
 
-from penstock.control import applying, command_log
+from penstock.control import command_log
 from penstock.control.sealed_files import SealedFiles
+from penstock.control.transactions import applying
 from penstock.errors import PenstockError
 
 CYCLES = 60

@@ -16,8 +16,8 @@ from penstock.control.life import transitions
 from penstock.control.life.changes import WARM_WAIT, KeepsNoMore
 from penstock.control.life.due_steps import EditStep, HoldStep
 from penstock.control.life.page import life_page
-from penstock.control.life.phases import OF_ANSWER, Beside, Phase
 from penstock.control.life.transitions import NOTHING, POSSIBLE, RULES, Becomes, Event, Refusal, beside_of, verdict
+from penstock.control.phases import OF_ANSWER, Beside, Phase
 from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
 from penstock.control.stored_catalog import CatalogChange, Definition, StoredComputation, StoredObject
 from penstock.errors import PenstockError

@@ -18,7 +18,8 @@ from penstock.connectors.sources import SOURCES
 from penstock.control.entities.relations import BY_NAME
 from penstock.control.entities.system import DoorFacts
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.expressions import user
+from penstock.expressions.calls import user_functions
+from penstock.expressions.user import UserAggregate, UserFunction, load, loads_without_modules
 from penstock.served import CatalogView
 from penstock.server.http.documents import catalog_document
 from penstock.server.statements.listed_views import unbound_views
@@ -32,8 +33,8 @@ def doubled(values: pa.Array) -> pa.Array:
 
 
 def with_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = user.make(user.UserFunction, doubled, "INT", "doubled", ["INT"])
-    monkeypatch.setitem(user.REGISTERED, made.key, made)
+    made = user_functions.make(UserFunction, doubled, "INT", "doubled", ["INT"])
+    monkeypatch.setitem(user_functions.REGISTERED, made.key, made)
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def without_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str 
         system.done(STREAM + VIEW + QUERY + more)
         system.done("INSERT INTO S VALUES (1, 10), (2, 20);")
         system.engine.round()
-    monkeypatch.delitem(user.REGISTERED, "doubled")
+    monkeypatch.delitem(user_functions.REGISTERED, "doubled")
     with server(tmp_path) as system:
         yield system
 
@@ -372,8 +373,8 @@ def test_a_state_of_an_aggregate_without_its_module_is_read_as_it_was_written(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     importlib.invalidate_caches()
-    total = user.UserAggregate("total", pa.int32(), user.load("gone_aggregates:Total")(), None, False, None)
-    plain = user.UserFunction("f", pa.int32(), user.load("gone_aggregates:f"), None, False, None)
+    total = UserAggregate("total", pa.int32(), load("gone_aggregates:Total")(), None, False, None)
+    plain = UserFunction("f", pa.int32(), load("gone_aggregates:f"), None, False, None)
     content, tokens = pickle.dumps((total, plain)), [repr(total), repr(plain)]
     file.unlink()
     sys.modules.pop("gone_aggregates")
@@ -381,7 +382,7 @@ def test_a_state_of_an_aggregate_without_its_module_is_read_as_it_was_written(
     with pytest.raises(PenstockError, match="gone_aggregates"):
         pickle.loads(content)
     for _ in range(2):
-        found = user.loads_without_modules(content)
+        found = loads_without_modules(content)
         assert [repr(one) for one in found] == tokens
         assert (found[0].merges, found[0].expires) == (True, True)
         with pytest.raises(PenstockError, match="module gone_aggregates cannot be imported"):

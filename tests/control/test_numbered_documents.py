@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from control_kit import STREAM, SUM, Server
 
-from penstock.control import applying
 from penstock.control.command_log import CommandLog
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.sealed_files import NumberedDocuments, SealedFiles
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog
+from penstock.control.transactions import applying
 from penstock.errors import PenstockError
 from penstock.storage import local, replaced_storage
 from penstock.storage.documents import Document, text

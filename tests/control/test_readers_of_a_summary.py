@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from control_kit import server
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.oracle import run_oracle
 from penstock.testing.scalars.values import event_order
 

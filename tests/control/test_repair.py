@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.control.engine import Activity, EngineVersion, NextVersion, Preparation
-from penstock.control.life.phases import Phase
-from penstock.control.repair import pause_queries
+from penstock.control.live.repair import pause_queries
+from penstock.control.phases import Phase
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost

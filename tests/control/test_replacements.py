@@ -10,8 +10,8 @@ import pytest
 from control_kit import CommandFailed, Server, server
 
 from penstock.control.entities.relations import BY_NAME
+from penstock.control.live.repair import pause_queries
 from penstock.control.registry import restored
-from penstock.control.repair import pause_queries
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.errors import PenstockError
 

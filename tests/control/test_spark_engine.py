@@ -11,7 +11,7 @@ from penstock.control.engine import Activity, NextVersion, StandingQuery
 from penstock.control.life.reconcile import difference
 from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.step_failures import with_names
 from penstock.runtime.live.starts import starts_text
 from penstock.runtime.spark.work import Work

@@ -12,9 +12,9 @@ import pytest
 from control_kit import STREAM, Server, server
 from injected_faults import logged
 
-from penstock.control import applying, registry
-from penstock.control.repair import pause_queries
-from penstock.control.transactions import merging
+from penstock.control import registry
+from penstock.control.live.repair import pause_queries
+from penstock.control.transactions import applying, merging
 from penstock.errors import PenstockError
 from penstock.physical.planning import planner
 

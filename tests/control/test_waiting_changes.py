@@ -14,11 +14,12 @@ from control_kit import CommandFailed, Server, server
 from test_control_crashes import UNCUT, CrashingEngine, Step, command, cut_life, rows, texts_of_log
 from test_replacements import FORGOTTEN, SUM, change, edit, feed, settle, shown, text
 
-from penstock.control import applying, versions
+from penstock.control.drafting import versions
 from penstock.control.entities.relations import BY_NAME
+from penstock.control.live.repair import pause_queries
 from penstock.control.registry import restored
-from penstock.control.repair import pause_queries
 from penstock.control.stored_catalog import StoredCatalog
+from penstock.control.transactions import applying
 from penstock.errors import PenstockError
 from penstock.server.statements.listed_views import plan_change_text, queries_as_lines, table_of_queries
 from penstock.storage import replaced_storage

@@ -18,9 +18,9 @@ from live_machine import Coming, Life
 from test_control_law import PostedSystem, select_of
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.control.life.phases import Phase
+from penstock.control.phases import Phase
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.compare import events_of, first_difference
 from penstock.testing.live import Episode, run_live, takes_over
 from penstock.testing.random.worlds import seeded_choices

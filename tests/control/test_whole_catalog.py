@@ -10,7 +10,7 @@ from control_kit import Server, server
 
 from penstock.control.outcomes import CommandState
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.language.parse import parse_script
+from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import SubscribeStatement
 
 BASE = """CREATE STREAM S (ts INT, v INT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.expressions.evaluate import evaluate
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
+from penstock.expressions.evaluation.evaluate import evaluate
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Column, Expression, Literal, substitute
 from penstock.types import TIMESTAMP, parse_type
 

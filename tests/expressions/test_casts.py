@@ -31,7 +31,7 @@ from expression_kit import (
 from expression_kit import col as column
 
 from penstock.errors import PenstockError
-from penstock.expressions.functions import build_cast
+from penstock.expressions.calls.functions import build_cast
 from penstock.expressions.nodes import Column
 from penstock.expressions.values.casts import converter
 from penstock.types import TIMESTAMP

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 from expression_kit import BIGINT, DATE, DOUBLE, DURATION, INT, STRING, Decimal, dec, lit
 
-from penstock.expressions.evaluate import evaluate
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.calls.functions import build_call, build_cast
+from penstock.expressions.evaluation.evaluate import evaluate
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.values.calendar import far_day, far_moment
 from penstock.testing.scalars.dates import CalendarTime, day_from, evaluate_apart

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from test_casts import TYPES
 
 from penstock.errors import PenstockError
-from penstock.expressions import evaluate as module
-from penstock.expressions.evaluate import evaluate, evaluate_all, mask
-from penstock.expressions.functions import build_aggregate, build_call, build_cast, function
+from penstock.expressions.calls.functions import build_aggregate, build_call, build_cast, function
+from penstock.expressions.evaluation import evaluate as module
+from penstock.expressions.evaluation.evaluate import evaluate, evaluate_all, mask
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.expressions.text_equality import equals_text
 from penstock.expressions.values.casts import converter

@@ -34,7 +34,7 @@ from expression_kit import (
     lit,
 )
 
-from penstock.expressions.functions import build_call, known_functions
+from penstock.expressions.calls.functions import build_call, known_functions
 from penstock.expressions.library import TABLE
 from penstock.expressions.nodes import Literal
 from penstock.types import TIMESTAMP

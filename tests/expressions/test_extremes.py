@@ -26,8 +26,8 @@ from expression_kit import (
 )
 
 from penstock.errors import PenstockError
-from penstock.expressions.evaluate import evaluate
-from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.calls.functions import build_call, build_cast
+from penstock.expressions.evaluation.evaluate import evaluate
 from penstock.expressions.library import TABLE
 from penstock.expressions.nodes import Column, Expression
 from penstock.types import TIMESTAMP

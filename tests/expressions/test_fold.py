@@ -10,8 +10,8 @@ from expression_kit import BIGINT, BOOLEAN, DOUBLE, INT, Decimal, checked, lit, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.calls.functions import build_call, build_cast
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal
 
 X, Y, K = Column(BOOLEAN, 0, "x"), Column(BOOLEAN, 1, "y"), Column(INT, 2, "k")

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.sketches import hyperloglog
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 
 LINES = [

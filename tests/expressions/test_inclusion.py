@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.expressions.evaluate import evaluate
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
+from penstock.expressions.evaluation.evaluate import evaluate
 from penstock.expressions.nodes import Column, Literal
 from penstock.expressions.sampling.inclusion import independent, unpacked
 

@@ -11,7 +11,7 @@ from penstock.connectors.sinks.files import FilesSink, read_result
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.coercion import DURATION, STRING
 from penstock.expressions.values.intervals import from_text, to_text
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.types import parse_result_type, type_name
 
 TICKS = [0, 1, -1, 999_999, 60_000_000, 86_400_000_000, -86_400_000_001, 2**63 - 1, -(2**63), None]

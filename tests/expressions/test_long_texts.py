@@ -8,9 +8,9 @@ import time
 import pyarrow as pa
 import pytest
 
-from penstock.expressions.evaluate import evaluate
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
+from penstock.expressions.evaluation.evaluate import evaluate
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Call, Column, Expression, Literal
 from penstock.expressions.values.datum import LONGEST_BYTES
 

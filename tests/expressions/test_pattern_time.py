@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError, ScriptErrors
+from penstock.expressions.calls.functions import build_call, build_cast
 from penstock.expressions.coercion import INT, STRING
-from penstock.expressions.evaluate import evaluate
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.evaluation.evaluate import evaluate
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.library.patterns import _matches_like
 from penstock.expressions.nodes import Column, Literal
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 
 TEXT = "a" * 20_000 + "!"
 BOMBS = (

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from expression_kit import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, checked, dec, lit
 
-from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.calls.functions import build_call, build_cast
 from penstock.expressions.nodes import Column, Expression
 from penstock.types import TIMESTAMP
 

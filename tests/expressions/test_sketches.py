@@ -15,7 +15,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.expressions.sketches import count_min, dd_sketch, hyperloglog
 from penstock.expressions.sketches.murmur import hash128
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.aggregates import sketches as naive
 

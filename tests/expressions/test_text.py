@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from expression_kit import BIGINT, DATE, DOUBLE, INT, STRING, Decimal, at, day, lit
 
-from penstock.expressions.functions import build_aggregate, build_call, build_cast
+from penstock.expressions.calls.functions import build_aggregate, build_call, build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.expressions.text import to_sql
 from penstock.types import TIMESTAMP

@@ -10,8 +10,8 @@ from expression_kit import BIGINT, BOOLEAN, DATE, DOUBLE, DURATION, FLOAT, INT, 
 
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import build_aggregate
+from penstock.expressions.calls.functions import build_call, is_aggregate, known_functions
 from penstock.expressions.coercion import common_type
-from penstock.expressions.functions import build_call, is_aggregate, known_functions
 from penstock.expressions.nodes import Call, Cast, Column, Literal
 from penstock.types import TIMESTAMP
 

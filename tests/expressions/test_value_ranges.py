@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.algebra import Select
-from penstock.expressions.evaluate import evaluate
-from penstock.expressions.fold import fold
+from penstock.expressions.evaluation.evaluate import evaluate
+from penstock.expressions.evaluation.fold import fold
+from penstock.expressions.evaluation.value_ranges import ValueRange, may_be, may_pass, only, plain
 from penstock.expressions.nodes import Expression
-from penstock.expressions.value_ranges import ValueRange, may_be, may_pass, only, plain
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.tree import walk
 from penstock.types import TIMESTAMP
 

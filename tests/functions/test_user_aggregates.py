@@ -12,7 +12,7 @@ from user_kit import answer
 
 import penstock
 from penstock.errors import PenstockError
-from penstock.expressions.user import REGISTERED
+from penstock.expressions.calls.user_functions import REGISTERED
 from penstock.session import Session
 from penstock.testing.samples import Total
 

@@ -18,7 +18,8 @@ from user_kit import answer
 
 import penstock
 from penstock.errors import PenstockError
-from penstock.expressions.user import REGISTERED, UserFunction, make
+from penstock.expressions.calls.user_functions import REGISTERED, make
+from penstock.expressions.user import UserFunction
 from penstock.expressions.user_calls import call_function, limited_calls
 from penstock.session import Session
 from penstock.testing import samples
@@ -115,7 +116,7 @@ def test_equal_definitions_are_equal_plans() -> None:
 
     from user_kit import SOURCE
 
-    from penstock.language import bind_script
+    from penstock.language.scripts import bind_script
 
     prints = [bind_script(SOURCE + s).queries[0].root.fingerprint for s in (script("f"), script("F"), script("g"))]
     assert prints[0] == prints[1] != prints[2]
@@ -152,6 +153,7 @@ def test_a_module_beside_the_script_is_found_in_another_process(tmp_path: Path) 
     (tmp_path / "my_functions.py").write_text("def same(numbers): return numbers\n")
     ship = (
         "import sys, pickle; sys.path.insert(0, sys.argv[1])\n"
+        "from penstock.expressions.calls.user_functions import make\n"
         "from penstock.expressions.user import *\n"
         "f = make(UserFunction, load('my_functions:same'), 'BIGINT', 'f', reference='my_functions:same')\n"
         "sys.stdout.buffer.write(pickle.dumps(f))\n"
@@ -238,6 +240,7 @@ def test_a_worker_takes_the_module_that_the_driver_took(tmp_path: Path) -> None:
         (tmp_path / place / "words.py").write_text(f"def said(numbers): return '{place}'\n")
     ship = (
         "import sys, pickle; from penstock import modules; modules.look_beside(sys.argv[1])\n"
+        "from penstock.expressions.calls.user_functions import make\n"
         "from penstock.expressions.user import *\n"
         "f = make(UserFunction, load('words:said'), 'STRING', 'f', reference='words:said')\n"
         "sys.stdout.buffer.write(pickle.dumps(f))\n"
@@ -254,6 +257,7 @@ def test_a_worker_takes_the_module_that_the_driver_took(tmp_path: Path) -> None:
 
 SHIPS = (
     "import sys, pickle; from penstock import modules; modules.look_beside(sys.argv[1])\n"
+    "from penstock.expressions.calls.user_functions import make\n"
     "from penstock.expressions.user import *\n"
     "f = make(UserFunction, load(sys.argv[2]), 'STRING', 'f', reference=sys.argv[2])\n"
     "sys.stdout.buffer.write(pickle.dumps(f))\n"
@@ -332,6 +336,7 @@ NAMES = {"a": "words", "b": "other"}
 #: Calls the functions of both modules in turn, as queries do.
 IN_TURN = (
     "import pyarrow as pa\n"
+    "from penstock.expressions.calls.user_functions import make\n"
     "from penstock.expressions.user_calls import *\n"
     "from penstock.expressions.user import *\n"
     "numbers = pa.array([1])\n"

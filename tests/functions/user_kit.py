@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.language import Catalog, bind_script
+from penstock.language.scripts import Catalog, bind_script
 from penstock.runtime.local.runtime import run_local
 
 SOURCE = "CREATE STREAM S (ts INT, a INT) FROM MEMORY () TIMESTAMP BY ts;"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plans import DECLARATIONS
 
-from penstock.language import Catalog, bind_script
+from penstock.language.scripts import Catalog, bind_script
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from penstock.language import Catalog, bind_command, parse_script
 from penstock.language.commands import applied
+from penstock.language.scripts import Catalog, bind_command, parse_script
 from penstock.settings import Settings
 
 STANDING = """

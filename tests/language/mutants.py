@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from tests.clause_mutants import recombined
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.algebra import Algebra, Join
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.text import to_sql
-from penstock.language import Catalog, bind_query, bind_script
+from penstock.language.scripts import Catalog, bind_query, bind_script
 
 DECLARATIONS = """
 CREATE STREAM s (a INT, b STRING, x DOUBLE, ts TIMESTAMP) FROM MEMORY () TIMESTAMP BY ts;

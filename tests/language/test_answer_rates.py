@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, k INT, v INT) FROM MEMORY () TIMESTAMP BY t;"
 

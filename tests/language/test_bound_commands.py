@@ -12,7 +12,6 @@ from penstock.algebra import OnError
 from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
 from penstock.errors import CODES, PenstockError, ScriptErrors
 from penstock.expressions.text import to_sql
-from penstock.language import Catalog, bind_command, bind_script, parse_script
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES
 from penstock.language.commands import (
     AlterQuery,
@@ -49,6 +48,7 @@ from penstock.language.commands import (
     UpdateRows,
     applied,
 )
+from penstock.language.scripts import Catalog, bind_command, bind_script, parse_script
 from penstock.settings import Settings
 
 C = TypeVar("C")

@@ -17,8 +17,9 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind
 from penstock.errors import ScriptErrors
 from penstock.expressions.nodes import MAX_SIZE, Expression, conjuncts
-from penstock.language import bind_script, limits
-from penstock.language.binder.statements import definitions
+from penstock.language import limits
+from penstock.language.scripts import bind_script
+from penstock.language.statements import definitions
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
 from penstock.testing.compare import assert_same

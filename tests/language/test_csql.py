@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.language import Catalog, bind_query, bind_script, print_statement
-from penstock.language.parse import parse_query
+from penstock.language.scripts import Catalog, bind_query, bind_script, print_statement
+from penstock.language.scripts.parse import parse_query
 from penstock.language.text import SourceText
 
 STREAMS = """

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.algebra import OnError, Source
 from penstock.algebra.nodes.query import SinkSpec
-from penstock.language import BoundScript, Catalog, Explain, SelectOnce, Show, bind_query, bind_script
+from penstock.language.scripts import BoundScript, Catalog, Explain, SelectOnce, Show, bind_query, bind_script
 from penstock.types import CALENDAR, TIMESTAMP, Field, Schema, TimeDomain, Unit
 
 

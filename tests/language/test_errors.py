@@ -14,7 +14,7 @@ import pytest
 from plans import errors_of
 
 from penstock.errors import CODES, ScriptErrors
-from penstock.language import Catalog, bind_query, bind_script
+from penstock.language.scripts import Catalog, bind_query, bind_script
 
 FIXTURES = Path(__file__).parent / "errors.txt"
 NEWCOMERS = Path(__file__).parent / "newcomers.txt"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from penstock.language import Catalog, bind_script, parse_script, print_statement
+from penstock.language.scripts import Catalog, bind_script, parse_script, print_statement
 
 WORDS = [
     word

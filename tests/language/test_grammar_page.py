@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ScriptErrors
-from penstock.language import parse_script
 from penstock.language.keywords import KEYWORDS
+from penstock.language.scripts import parse_script
 from penstock.types import Unit
 
 ROOT = Path(__file__).resolve().parents[2]

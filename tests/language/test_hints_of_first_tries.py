@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.language import Catalog, ScriptErrors, bind_script
+from penstock.language.scripts import Catalog, ScriptErrors, bind_script
 
 _OF_FILES = "CREATE STREAM m (k INT, at TIMESTAMP) FROM FILES (path 'a.csv'"
 _OF_KAFKA = "CREATE STREAM m (k INT, at TIMESTAMP) FROM KAFKA (topic 't', format 'json'"

@@ -11,9 +11,9 @@ from plans import errors_of
 from penstock.amounts import SHEDDING_POLICIES
 from penstock.connectors.options import Option
 from penstock.errors import CODES
-from penstock.language import Catalog, bind_command, bind_script, parse_script
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, SHEDDING_ATTRIBUTES, SOURCE_ATTRIBUTES
 from penstock.language.commands import applied
+from penstock.language.scripts import Catalog, bind_command, bind_script, parse_script
 from penstock.settings import Settings
 from penstock.shedding.policies import POLICIES
 

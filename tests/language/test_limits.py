@@ -15,10 +15,11 @@ from penstock.algebra.nodes.base import operators
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.cli.checking import check_for_run
 from penstock.errors import PenstockError, ScriptErrors, counted
-from penstock.expressions.evaluate import evaluate
+from penstock.expressions.evaluation.evaluate import evaluate
 from penstock.expressions.nodes import MAX_HEIGHT, Call, Column, Expression, Literal, conjunction, conjuncts
-from penstock.language import bind_script, limits, parse, parse_script
-from penstock.language.parse import parse_statements
+from penstock.language import limits
+from penstock.language.scripts import bind_script, parse, parse_script
+from penstock.language.scripts.parse import parse_statements
 from penstock.language.text import SourceText
 from penstock.session import Session
 from penstock.settings import Settings

@@ -18,8 +18,8 @@ from mutants import damaged
 from test_grammar_page import GRAMMAR, TERMINALS, Generator
 
 from penstock.errors import PenstockError
-from penstock.language import bind_command, parse_script, print_statement
 from penstock.language.commands import applied
+from penstock.language.scripts import bind_command, parse_script, print_statement
 from penstock.settings import Settings
 
 CASES = 300

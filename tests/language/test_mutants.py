@@ -15,7 +15,7 @@ from mutants import corpus, mutant
 from plans import DECLARATIONS
 
 from penstock.errors import PenstockError
-from penstock.language import parse_script, print_statement
+from penstock.language.scripts import parse_script, print_statement
 from penstock.session import Session
 
 CASES, LONG, SECONDS = 60, 50_000, 5.0

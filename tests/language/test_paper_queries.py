@@ -19,8 +19,8 @@ import pytest
 
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import ScriptErrors
-from penstock.language import BoundScript, bind_query, bind_script, print_statement
-from penstock.language.parse import parse_query
+from penstock.language.scripts import BoundScript, bind_query, bind_script, print_statement
+from penstock.language.scripts.parse import parse_query
 from penstock.language.text import SourceText
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same

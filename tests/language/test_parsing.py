@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ScriptErrors
-from penstock.language import parse_script, print_statement
 from penstock.language.dialect import Cql
 from penstock.language.queries import Extent, NamedSource, SelectQuery, WindowClause
+from penstock.language.scripts import parse_script, print_statement
 from penstock.language.statements import OneTimeSelect, Statement
 from penstock.types import Interval, Unit
 

@@ -21,19 +21,19 @@ from penstock.algebra.nodes.base import operators
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.aggregates import AGGREGATES, build_aggregate
 from penstock.expressions.aggregates.sketch import SketchFunction
+from penstock.expressions.calls.functions import build_call, build_cast
 from penstock.expressions.coercion import cast_to
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.library import TABLE
 from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
-from penstock.language import BoundScript, bind_script
 from penstock.language.binder.context import Context
+from penstock.language.plan_form import FORMAT, MAX_CHARACTERS, MAX_LEVELS, Part, parsed, printed
 from penstock.language.plans.document import exported, logical, read_plan
-from penstock.language.plans.form import FORMAT, MAX_CHARACTERS, MAX_LEVELS, Part, parsed, printed
 from penstock.language.plans.nodes import NODES, REWRITTEN
 from penstock.language.plans.scalar_binding import NamedColumns, ScalarReader
 from penstock.language.plans.scalar_text import written, written_time
 from penstock.language.printer import string_text
+from penstock.language.scripts import BoundScript, bind_script
 from penstock.language.text import SourceText
 from penstock.settings import Settings
 from penstock.testing.cases import CaseRun, case_arrivals, case_inputs, parse_case
@@ -330,7 +330,7 @@ def test_constants_are_read_as_they_were(type_: pa.DataType, value: object) -> N
     ],
 )  # fmt: skip
 def test_other_constants_have_the_same_type_and_value(type_: pa.DataType, value: object) -> None:
-    from penstock.expressions.evaluate import constant
+    from penstock.expressions.evaluation.evaluate import constant
 
     literal = Literal(type_, value)
     again = _again(literal)

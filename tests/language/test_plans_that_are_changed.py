@@ -13,10 +13,10 @@ import pytest
 from penstock import physical  # noqa: F401 - every operator of the algebra is loaded
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.language import bind_script
 from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.plan_form import FORMAT, printed
 from penstock.language.plans.document import logical, read_plan
-from penstock.language.plans.form import FORMAT, printed
+from penstock.language.scripts import bind_script
 from penstock.language.text import SourceText
 from penstock.settings import Settings
 from penstock.testing.random.worlds import FLAVOURS, Flavour, random_case, seeded_choices

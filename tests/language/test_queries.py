@@ -8,7 +8,7 @@ from plans import plan, shown
 
 from penstock.algebra import Join, Project, RelationToStream, Window
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.language import Catalog, bind_query, bind_script, parse_script, print_statement
+from penstock.language.scripts import Catalog, bind_query, bind_script, parse_script, print_statement
 from penstock.settings import Settings
 from penstock.tree import walk
 

@@ -8,7 +8,7 @@ from penstock.algebra import Coalesce, Select, Shed, StretchChances
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.query import Query
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 
 _STREAM = "CREATE STREAM m (at BIGINT, k BIGINT, x INT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;"
 _FROM = "m (k, x) VALID FOR 3 SECONDS [RANGE 1000 SECONDS] AS s"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.language import bind_query, bind_script
+from penstock.language.scripts import bind_query, bind_script
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = Path(os.environ.get("PENSTOCK_CONFORMANCE", ROOT.parent / "shared" / "conformance" / "stream"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 
 DECLARED = """CREATE STREAM s (ts BIGINT, a INT, b STRINGG, c STRING) FROM MEMORY () TIMESTAMP BY ts;
 CREATE STREAM t (ts BIGINT, a INT, b STRING) FROM MEMORY () TIMESTAMP BY ts;

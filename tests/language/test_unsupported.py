@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from plans import errors_of, marked
 
-from penstock.language import Catalog
 from penstock.language import binder as bound
-from penstock.language.statements import KINDS
+from penstock.language.scripts import Catalog
+from penstock.language.statements import KINDS, definitions
 
 #: (statement, the words marked, the name in the message)
 CASES = [
@@ -47,10 +47,9 @@ def test_refused_by_name_at_its_place(text: str, words: str, name: str, catalog:
 
 def test_every_field_of_every_statement_is_bound() -> None:
     """What the grammar reads is not ignored: of a statement its file binds every field, of queries and clauses the
-    binder does."""
-    binder = {
-        name for module in pkgutil.walk_packages(bound.__path__, f"{bound.__name__}.") for name in read_in(module.name)
-    }
+    binder does, or what statements define queries with."""
+    modules = [module.name for module in pkgutil.walk_packages(bound.__path__, f"{bound.__name__}.")]
+    binder = {name for module in [*modules, definitions.__name__] for name in read_in(module)}
     for module in {"penstock.language.queries", "penstock.language.clauses", *(kind.tree.__module__ for kind in KINDS)}:
         read = read_in(module) if ".statements." in module else binder
         for kind in trees(sys.modules[module]):

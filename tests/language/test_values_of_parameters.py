@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ScriptErrors
-from penstock.language import parse_script
+from penstock.language.scripts import parse_script
 from penstock.language.statements.values import WrittenValue
 from penstock.server.pgwire.statements.lexing import statements as pg_statements
 from penstock.server.pgwire.statements.parameters import literal

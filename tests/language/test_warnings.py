@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.language import Catalog, bind_script
+from penstock.language.scripts import Catalog, bind_script
 
 
 def _warnings(condition: str, catalog: Catalog) -> list[tuple[str, str]]:

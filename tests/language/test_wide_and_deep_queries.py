@@ -8,7 +8,8 @@ import pytest
 from penstock.algebra import UnionAll
 from penstock.algebra.nodes.base import operators
 from penstock.errors import ScriptErrors
-from penstock.language import bind_script, limits, parse_script, print_statement
+from penstock.language import limits
+from penstock.language.scripts import bind_script, parse_script, print_statement
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
 from penstock.testing.compare import assert_same

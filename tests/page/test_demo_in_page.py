@@ -22,9 +22,9 @@ from penstock.cli.serve import ServeOptions, start_in_process
 from penstock.client import connect
 from penstock.errors import PenstockError
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import HttpServer
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole
 from penstock.server.tokens import TokenFile

@@ -11,7 +11,8 @@ import pytest
 from test_rooms import sign_in
 
 from penstock.client import connect
-from penstock.expressions import user
+from penstock.expressions.calls import user_functions
+from penstock.expressions.user import UserFunction
 from penstock.server.roles import AccessRole
 from tests.server.running import Running
 from tests.server.test_live_service import ended, started
@@ -79,10 +80,10 @@ def same(values: pa.Array) -> pa.Array:
 def test_a_query_that_needs_attention_can_be_resumed(
     page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = user.make(user.UserFunction, same, "DOUBLE", "tried", ["DOUBLE"])
-    monkeypatch.setitem(user.REGISTERED, made.key, made)
+    made = user_functions.make(UserFunction, same, "DOUBLE", "tried", ["DOUBLE"])
+    monkeypatch.setitem(user_functions.REGISTERED, made.key, made)
     ended(started(tmp_path, SCRIPT.replace("room, celsius)", "tried(celsius) AS c)")))
-    monkeypatch.delitem(user.REGISTERED, made.key)
+    monkeypatch.delitem(user_functions.REGISTERED, made.key)
     running = started(tmp_path, "")
     try:
         sign_in(page, running, room="query/hot")
@@ -94,7 +95,7 @@ def test_a_query_that_needs_attention_can_be_resumed(
         page.locator(".error").get_by_text("hot cannot be bound").wait_for()
     finally:
         ended(running)
-    monkeypatch.setitem(user.REGISTERED, made.key, made)
+    monkeypatch.setitem(user_functions.REGISTERED, made.key, made)
     running = started(tmp_path, "")
     try:
         sign_in(page, running, room="query/hot")

@@ -10,9 +10,9 @@ from test_rooms import ROWS, SCRIPT, sign_in
 from penstock.cli.serve import ServeOptions, start_in_process
 from penstock.client import connect
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import HttpServer
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole
 from penstock.server.tokens import TokenFile

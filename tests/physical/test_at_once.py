@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators.aggregates import accumulators as lanes
 from penstock.physical.operators.aggregates import recomputed as at_once
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec

@@ -8,7 +8,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators.aggregates import slide_incremental as boundaries
 from penstock.physical.plan.panes import IncrementalSlideSpec, PaneStoreSpec
 from penstock.physical.plan.state.aggregate_layout import AggregateLayout

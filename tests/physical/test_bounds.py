@@ -12,7 +12,7 @@ from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.boundedness import Grade, together
 from penstock.algebra.properties.statistics import Statistics, observe
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.meter import StateGauge
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.operators import OPERATORS

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.nodes.query import Query
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.exchange import ExchangeRouter

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.planning.planner import plan_queries
 
 DECLARED = """

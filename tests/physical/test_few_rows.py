@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.nodes.query import Query
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements, encode, taken
 from penstock.physical.execution.answers import content_bytes
 from penstock.physical.kernels.compiled import argsort_code_time

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import StageResult
 from penstock.physical.execution.executor import StageExecutor

@@ -16,7 +16,7 @@ import pytest
 from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Scan
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution import executor
 from penstock.physical.operators.base.contract import Operator

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
-from penstock.language import BoundScript, bind_script
+from penstock.language.scripts import BoundScript, bind_script
 from penstock.physical.operators.joins import join, nonretroactive, partner_counts
 from penstock.physical.plan.joins.specs import BandPartitionerSpec, PartneredSpec
 from penstock.physical.planning.planner import plan_queries

@@ -12,7 +12,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.progress import SourceProgress

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import SourceStatistics, Statistics
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators.aggregates.slide_incremental import _spread
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import IncrementalSlideSpec, PanesSpec, PaneStoreSpec, WindowSumsSpec

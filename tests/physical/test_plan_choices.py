@@ -11,7 +11,7 @@ import pytest
 from penstock.algebra.nodes.query import PlanChoice, Query
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.plan.identity import query_fingerprint, step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.step_choices import JOIN_ORDER, OpenChoice, open_choices, order_named, order_text

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.plan.aggregates import AggregateSpec
 from penstock.physical.plan.joins.specs import AggregateLookupSpec, JoinSpec, MultiJoinSpec
 from penstock.physical.plan.plan import Plan

@@ -15,7 +15,7 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
 from penstock.expressions.nodes import Call, Column, Literal
 from penstock.expressions.text import to_sql
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.plan.joins.ranges import RangeSpan, cells, span_keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.planning.planner import plan_queries
 
 SCRIPT = """

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from preference_kit import Seeded
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.executor import ExecutorSnapshot
 from penstock.physical.operators import OPERATORS
 from penstock.physical.plan.inputs import ConstantSpec, StaticSpec

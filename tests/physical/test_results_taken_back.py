@@ -14,7 +14,7 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.plan.joins.specs import TakingBackJoinSpec
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.strategies import Strategy

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.live import LiveEngine
 from penstock.runtime.local.runtime import run_local

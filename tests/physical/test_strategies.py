@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.synopses.queues.expiration_queue import ListQueue

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.kernels.ticks import boundary_number, later, lengths, round_down, round_up
 from penstock.testing.cases import RUNS
 from penstock.testing.compare import assert_same

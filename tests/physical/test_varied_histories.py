@@ -11,7 +11,7 @@ import pytest
 
 from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.scans import Scan
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.live import LiveEngine
 from penstock.testing.compare import events_of
 from penstock.testing.thresholds import lowered, small

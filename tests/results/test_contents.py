@@ -19,7 +19,7 @@ from test_property import Arrivals, CaseRun, Inputs, explore
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.connectors.results.result_folder import RemovedRows, ResultFolder
 from penstock.errors import PenstockError
-from penstock.language import BoundScript
+from penstock.language.scripts import BoundScript
 from penstock.physical.elements import Elements
 from penstock.results import content
 from penstock.results.content import ResultContents

@@ -26,7 +26,7 @@ from test_property import Arrivals, CaseRun, Inputs, explore
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
-from penstock.language import BoundScript, Catalog, QueryNames, bind_script, bind_select
+from penstock.language.scripts import BoundScript, Catalog, QueryNames, bind_script, bind_select
 from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.strategies import Strategy
@@ -164,8 +164,8 @@ def test_the_name_of_a_query_is_its_answer_at_a_server(catalog: Catalog) -> None
 
 
 def test_a_continuous_query_of_a_server_reads_no_query(catalog: Catalog) -> None:
-    from penstock.language.parse import parse_script
-    from penstock.language.script_binder import ScriptBinder
+    from penstock.language.scripts.parse import parse_script
+    from penstock.language.scripts.script_binder import ScriptBinder
     from penstock.settings import Settings
 
     script = parse_script("CREATE QUERY q AS SELECT total FROM sums")

@@ -13,7 +13,7 @@ from result_kit import ITEMS, Log, changes, relation, stream
 from penstock.algebra.nodes.query import Query
 from penstock.connectors.results.result_folder import RemovedRows, ResultFolder
 from penstock.errors import PenstockError
-from penstock.language import QueryNames, bind_script, bind_select
+from penstock.language.scripts import QueryNames, bind_script, bind_select
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState, ResultElements, state_of_results
 from penstock.results.select import LiveAnswer, LiveReader

@@ -9,7 +9,7 @@ from pathlib import Path
 from inline_engine import InlineServer
 from inline_run import InlineRun
 
-from penstock.language import bind_script, bind_select
+from penstock.language.scripts import bind_script, bind_select
 from penstock.results.content import ResultContents
 from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveAnswer, LiveReader

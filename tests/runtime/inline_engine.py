@@ -14,7 +14,7 @@ import pytest
 from inline_run import InlineRun, cold
 
 from penstock.connectors.results.result_folder import ResultFolder
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandState
 from penstock.engines import spark
 from penstock.engines.spark import SparkEngine

@@ -27,9 +27,10 @@ from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
 from penstock.runtime.watching.recorder import Recorder
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import HttpServer, opened
+from penstock.server.listening import opened
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.listening import PgServer
 from penstock.server.policy import ServerPolicy

@@ -18,7 +18,7 @@ from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.planning.state_size.summary import size_text
 from penstock.runtime.live.starts import starts_text
 from penstock.runtime.spark.catching_up.past_input import past_of_run

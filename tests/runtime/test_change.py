@@ -14,7 +14,7 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.spark.catching_up.catch_up import past_starts
 from penstock.runtime.spark.catching_up.past_input import KnownPast

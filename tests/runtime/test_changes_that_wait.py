@@ -13,8 +13,8 @@ from inline_engine import InlineServer, without_spark
 from test_waiting_for_rows import GONE_MEANWHILE, LAST, STREAM, held_up, lost_of, rows, server, state, tables_of
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.control.repair import pause_queries
-from penstock.language import bind_script
+from penstock.control.live.repair import pause_queries
+from penstock.language.scripts import bind_script
 from penstock.testing.live import Episode, run_live, takes_over
 
 __all__ = ["held_up", "server", "without_spark"]

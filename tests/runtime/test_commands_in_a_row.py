@@ -29,7 +29,7 @@ from test_waiting_for_rows import lost_of
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.control.engine import EngineVersion
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.compare import first_difference
 from penstock.testing.faults import PowerLost
 from penstock.testing.live import Episode, heartbeat, run_live, takes_over

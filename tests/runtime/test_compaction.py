@@ -19,7 +19,7 @@ from test_changes_of_posted_rows import Model
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
-from penstock.language import bind_script, bind_select
+from penstock.language.scripts import bind_script, bind_select
 from penstock.runtime.live import history
 from penstock.runtime.spark.catching_up import compaction, kept_relations
 from penstock.runtime.spark.retained import merging

@@ -16,7 +16,7 @@ from inline_run import InlineRun, cold
 
 from penstock.algebra.nodes.scans import Source
 from penstock.control.posted_rows import PostedRows
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.spark.catching_up import compaction
 from penstock.runtime.spark.catching_up.compaction import Compaction
 from penstock.runtime.spark.checkpoint.epochs import source_file

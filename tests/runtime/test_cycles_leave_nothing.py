@@ -13,7 +13,7 @@ import pytest
 from inline_engine import InlineServer, without_spark
 
 from penstock.connectors.results import result_folder, result_log
-from penstock.control import applying
+from penstock.control.transactions import applying
 from penstock.runtime.spark.input import round_history
 from penstock.runtime.watching import figures
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_rounds import opened, write
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.decisions import NO_DECISIONS, Decided, Decisions
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import StageExecutor

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import Start, StartMode
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.decisions import NO_DECISIONS, Decided, Decisions
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.preferences.queries import AT_ONCE, CHARGED_UNITS

@@ -23,7 +23,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.step_graph import read_in_place
 from penstock.physical.plan.identity import step_keys

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.connectors.contract import Sink
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.runtime.spark.output.delivery import DeliveredAnswer, deliver_answers
 from penstock.runtime.spark.worker.answer_writer import PendingAnswer

@@ -11,7 +11,7 @@ import pytest
 from inline_run import InlineRun, cold
 
 from penstock.connectors.sinks.files import read_result
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators.aggregates.aggregate import Aggregation
 from penstock.runtime.spark.worker import stage
 from penstock.testing.compare import assert_same

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from inline_run import InlineRun
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.runtime.spark.output.totals import RunTotals
 from penstock.runtime.watching.time_jumps import MOST_BOUNDARIES

@@ -20,7 +20,7 @@ from penstock.connectors.contract import ParsedRecords, Split
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
-from penstock.language import bind_script, bind_select
+from penstock.language.scripts import bind_script, bind_select
 from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents

@@ -22,7 +22,7 @@ from live_machine import EDITS, System, random_life
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.planning.planner import Generation
 from penstock.runtime.live import LiveEngine
 from penstock.runtime.live import engine as engine_module

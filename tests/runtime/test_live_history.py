@@ -12,7 +12,7 @@ import pytest
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import LastRows, Need
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.progress import SourceProgress

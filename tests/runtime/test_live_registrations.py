@@ -15,7 +15,7 @@ import pytest
 from live_machine import random_life
 
 from penstock.algebra.nodes.query import Start, StartMode
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution import step_graph
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.execution.step_graph import StepGraph

@@ -21,7 +21,7 @@ from inline_engine import InlineServer, without_spark
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.properties.need import first_full_instant
 from penstock.errors import ScriptErrors
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.live import Episode, run_live
 from penstock.types import BEGIN
 

@@ -12,7 +12,7 @@ from inline_run import InlineRun
 
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import LocalResult, run_local
 from penstock.types import END
 

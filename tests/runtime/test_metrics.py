@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.meter import StateGauge, SynopsisSize
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries, planned

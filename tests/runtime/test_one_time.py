@@ -11,7 +11,7 @@ import pytest
 from test_property import explore
 
 from penstock.errors import PenstockError
-from penstock.language import BoundScript, SelectOnce, bind_script
+from penstock.language.scripts import BoundScript, SelectOnce, bind_script
 from penstock.runtime.local.one_time import answer_once, answer_over
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.one_time import as_of, check_once, rows_of

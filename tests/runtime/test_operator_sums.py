@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.properties.statistics import Statistics
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.meter import StateGauge, SynopsisSize
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.identity import step_keys

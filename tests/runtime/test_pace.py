@@ -12,7 +12,7 @@ import pytest
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.checkpoint.rate_control import FIRST, LEAST, RateControl
 from penstock.runtime.spark.input import input_planner as feed

@@ -14,7 +14,7 @@ import pytest
 from inline_run import CRASHES, InlineRun, cold
 
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators.joins import growth, join, multi_join, partner_counts
 from penstock.runtime.local.runtime import run_local
 from penstock.runtime.result_limits import ResultLimits, memory_of_machine

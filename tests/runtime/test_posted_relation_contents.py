@@ -15,7 +15,7 @@ from penstock.algebra.nodes.scans import Source, over_sources
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sources.posted_files import append
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 
 POSTED = {
     "timed": "CREATE RELATION P (ts BIGINT, op STRING, k BIGINT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND "

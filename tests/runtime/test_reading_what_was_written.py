@@ -14,7 +14,7 @@ import pytest
 from inline_engine import without_spark
 from inline_server import opened_service
 
-from penstock.language import parse_script
+from penstock.language.scripts import parse_script
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import ScriptRequest, Service, StatementReply
 from penstock.server.statements.positions import position_text

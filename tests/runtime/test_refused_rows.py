@@ -18,8 +18,8 @@ from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
-from penstock.expressions.shown import shown_row
-from penstock.language import bind_script
+from penstock.expressions.values.shown import shown_row
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.inprocess import answer_here
 from penstock.runtime.spark.output.totals import RunTotals
 from penstock.runtime.watching.progress import QueryCounts

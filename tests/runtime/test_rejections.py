@@ -9,7 +9,7 @@ import pytest
 
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators import Rejection
 from penstock.runtime.local.runtime import LocalResult, run_local
 from penstock.runtime.spark.output.rejections import write_rejections

@@ -17,7 +17,7 @@ from inline_run import CRASHES, Crash, InlineRun, cold, declared, read_beside
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.live.starts import starts_text
 from penstock.runtime.spark.catching_up.past_input import past_of_run

@@ -17,7 +17,7 @@ import pytest
 from inline_engine import InlineServer, without_spark
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.live import Episode, run_live
 
 __all__ = ["without_spark"]

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.checkpoint.offset import Offset

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.algebra.nodes.scans import Scan
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.wall_clock import peers_of
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.input.input_planner import InputPlanner, Offset

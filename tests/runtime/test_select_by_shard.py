@@ -15,7 +15,7 @@ from test_one_time import CASES
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.errors import PenstockError
-from penstock.language import SelectOnce, bind_script
+from penstock.language.scripts import SelectOnce, bind_script
 from penstock.physical.operators.joins.growth import limited_joins
 from penstock.results.source_rows import RowsInMemory
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_over

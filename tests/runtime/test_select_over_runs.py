@@ -24,7 +24,7 @@ from penstock.connectors.results.result_folder import ResultFolder
 from penstock.connectors.sinks.files import read_result
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
-from penstock.language import Catalog, QueryNames, bind_script, bind_select
+from penstock.language.scripts import Catalog, QueryNames, bind_script, bind_select
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
 from penstock.results.run_input import pinned_input, state_of_run

@@ -24,7 +24,7 @@ from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query
 from penstock.errors import PenstockError
-from penstock.language import QueryNames, bind_select
+from penstock.language.scripts import QueryNames, bind_select
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents

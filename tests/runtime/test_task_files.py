@@ -11,7 +11,7 @@ import pytest
 
 from penstock.algebra.nodes.scans import Scan
 from penstock.connectors.contract import Split
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.input.round_log import RoundLog

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.connectors.sinks import open_sink
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution import answers
 from penstock.physical.execution.answers import answer_table, answer_tables, content_bytes

@@ -12,7 +12,7 @@ from inline_run import InlineRun, cold
 from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.formats import parquet
 from penstock.connectors.sinks.files import read_result
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.oracle import run_oracle
 from penstock.types import MOST_TICKS

@@ -15,7 +15,7 @@ from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.formats import parquet
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.execution.ingest import TOO_FAR_AHEAD
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.oracle import run_oracle

@@ -17,7 +17,7 @@ from inline_engine import InlineServer, without_spark
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.control.life.listed_query import shown_change, shown_state
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.spark.catching_up.past_input import past_of_run
 from penstock.runtime.spark.changes.beside import ReadingBeside
 from penstock.runtime.spark.checkpoint.folder import Folder

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.language import BoundScript, bind_script
+from penstock.language.scripts import BoundScript, bind_script
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of
 from penstock.runtime.local.runtime import run_local

@@ -12,7 +12,7 @@ from inline_engine import InlineServer, without_spark
 from test_waiting_for_rows import by_the_law, emitted, lost_of
 
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.spark.catching_up import catch_up
 from penstock.runtime.spark.changes import ahead
 from penstock.runtime.spark.changes.beside import ReadingBeside

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from inline_run import InlineRun, cold
 
-from penstock.language import bind_script, bind_select
+from penstock.language.scripts import bind_script, bind_select
 from penstock.results.content import ResultContents
 from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveReader

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import HttpServer
 from penstock.server.roles import AccessRole
 from penstock.server.tokens import TokenFile
 from penstock.settings import Settings

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
-from penstock.server.listening import HttpServer
 from penstock.server.roles import AccessRole
 from penstock.server.tokens import TokenFile
 

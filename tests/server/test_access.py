@@ -9,8 +9,8 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog
 from penstock.language.commands import DropCommand, Dropped
-from penstock.language.parse import parse_script
-from penstock.language.script_binder import bind_command
+from penstock.language.scripts.parse import parse_script
+from penstock.language.scripts.script_binder import bind_command
 from penstock.server.access import StatementAccess
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import ANYONE, AccessRole, Caller

@@ -17,9 +17,9 @@ from penstock.client import connect
 from penstock.errors import PenstockError
 from penstock.language.printer import string_text
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import HttpServer
 from penstock.server.live.live_service import LiveService
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole

@@ -14,9 +14,9 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 
 from penstock.results.result_source import ResultRequest
 from penstock.server.addresses import Address, HostNames
+from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
-from penstock.server.listening import HttpServer
 from penstock.server.roles import ANYONE, AccessRole, Caller
 from penstock.server.tokens import TokenFile
 from penstock.settings import Settings

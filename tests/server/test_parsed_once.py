@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.language import parse
+from penstock.language.scripts import parse
 from penstock.language.text import SourceText
 from penstock.server.roles import AccessRole
 from tests.server.pgwire.running import in_process, running_pg

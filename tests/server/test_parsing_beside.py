@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.language import parse_script, print_statement
+from penstock.language.scripts import parse_script, print_statement
 from penstock.results.worker_process import WorkerProcess
 from penstock.server.roles import AccessRole
 from penstock.server.statements import parse_process, parsing

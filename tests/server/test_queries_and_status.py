@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import httpx
 import pytest
 
-from penstock.language.parse import parse_script
+from penstock.language.scripts.parse import parse_script
 from penstock.server.http.documents import QueryPatch
 from penstock.server.http.queries import alterations
 from penstock.server.roles import AccessRole

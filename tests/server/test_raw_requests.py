@@ -14,7 +14,8 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from penstock.server import attempts, listening
+from penstock.server import attempts
+from penstock.server.http.application import server
 from penstock.server.roles import AccessRole
 from tests.server.running import Running
 from tests.server.test_live_service import ROWS, answers
@@ -193,7 +194,7 @@ def test_clients_that_have_not_logged_in_give_way(
 def test_a_first_request_has_less_time_than_a_later_one(
     serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "BEFORE_LOGIN", 0.3)
+    monkeypatch.setattr(server, "BEFORE_LOGIN", 0.3)
     running = serve()
     place = "127.0.0.1", running.server.address.port
     with socket.create_connection(place, timeout=20) as connection:
@@ -214,7 +215,7 @@ def test_nothing_of_them_was_added(attacked: Running) -> None:
 def test_connections_beyond_the_limit_get_a_problem_document(
     serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_IDLE", 4)
+    monkeypatch.setattr(server, "_IDLE", 4)
     running = serve(max_connections="1", max_subscriptions="1")
     place = "127.0.0.1", running.server.address.port
     idle = [socket.create_connection(place) for _ in range(10)]
@@ -239,8 +240,8 @@ def test_slow_clients_do_not_keep_their_connections(
     serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that sends a byte at a time, within a head or within a body, is one of the connections that there may be."""
-    monkeypatch.setattr(listening, "PATIENCE", 1.0)
-    monkeypatch.setattr(listening, "_IDLE", 8)
+    monkeypatch.setattr(server, "PATIENCE", 1.0)
+    monkeypatch.setattr(server, "_IDLE", 8)
     running = serve(max_connections="2", max_subscriptions="2")
     token = b"Authorization: Bearer " + running.texts[AccessRole.ADMIN].encode() + b"\r\n"
     whole = (SCRIPT + b"Content-Length: 1000\r\n\r\n").replace(b"TOKEN", token)
@@ -268,7 +269,7 @@ def test_slow_clients_do_not_keep_their_connections(
 def test_a_body_that_comes_slowly_but_steadily_is_read(
     serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "PATIENCE", 0.3)
+    monkeypatch.setattr(server, "PATIENCE", 0.3)
     running = serve()
 
     def pieces() -> Iterator[bytes]:

@@ -15,7 +15,7 @@ import pytest
 from penstock.cli.serve import ServeOptions, psql_line, serve
 from penstock.errors import PenstockError
 from penstock.runtime.allocation import FreedMemory
-from penstock.server import listening
+from penstock.server.http.application import server
 from penstock.server.roles import AccessRole
 from tests.server.fake_service import FakeService, eventually
 from tests.server.running import Running
@@ -108,7 +108,7 @@ def test_the_start_says_how_psql_connects(pg: str, user: str | None, line: str) 
 def test_a_request_that_outlasts_the_end_is_told_to_ask_again(
     serve: Callable[..., Running], fake: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_GRACE", 1)
+    monkeypatch.setattr(server, "_GRACE", 1)
     fake.slow = 20.0
     running = serve()
     with running.client(AccessRole.ADMIN) as client, ThreadPoolExecutor(1) as pool:

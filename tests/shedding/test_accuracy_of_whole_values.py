@@ -10,7 +10,7 @@ import pytest
 
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.errors import PenstockError
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, stretch_lanes
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.accuracy import estimate_by_hash

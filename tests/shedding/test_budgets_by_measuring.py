@@ -17,7 +17,7 @@ from penstock.algebra.nodes.session_window import SessionWindow
 from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.errors import PenstockError
 from penstock.expressions.draws import draws
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.decisions import NO_DECISIONS, WHOLE, Decided, Decisions
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.planning.planner import plan_queries

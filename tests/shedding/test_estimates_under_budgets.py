@@ -7,7 +7,7 @@ import random
 import pytest
 from test_queries_under_budgets import _SOURCE, table_of
 
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.testing.cases import RUNS
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle

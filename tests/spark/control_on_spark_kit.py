@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.connectors.sinks.files import read_result
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.engines.spark import SparkEngine
 
 

@@ -17,7 +17,7 @@ from kafka_broker import Unavailable as Unavailable
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Rejected
 from penstock.connectors.sources import open_source
-from penstock.language import Catalog, bind_script
+from penstock.language.scripts import Catalog, bind_script
 from penstock.settings import Settings
 
 _NUMBERS = itertools.count()

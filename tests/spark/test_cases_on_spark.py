@@ -14,7 +14,7 @@ import pytest
 from penstock.algebra.nodes.query import SinkSpec
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.connectors.sinks.memory import collected
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.spark.launch import launch
 from penstock.runtime.spark.work import Work
 from penstock.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from control_on_spark_kit import opened, result, rows, until
 
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.errors import PenstockError
 
 

@@ -15,7 +15,7 @@ import pytest
 from control_on_spark_kit import opened, result, rows, until
 from injected_faults import FLAGS, Faults, Step, logged
 
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.errors import PenstockError
 from penstock.physical.planning import planner

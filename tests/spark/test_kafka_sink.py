@@ -15,7 +15,7 @@ from kafka_kit import received, topic
 from penstock.connectors.contract import Rejected
 from penstock.connectors.sinks import open_sink
 from penstock.errors import PenstockError
-from penstock.language import Catalog, bind_script
+from penstock.language.scripts import Catalog, bind_script
 from penstock.settings import Settings
 
 _AT = dt.datetime(2024, 3, 1, 10, tzinfo=dt.UTC)

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.errors import PenstockError
-from penstock.language import SelectOnce, bind_script
+from penstock.language.scripts import SelectOnce, bind_script
 from penstock.results.cancellation import Cancellation
 from penstock.results.large_select import LargeSelects
 from penstock.results.select_workers import SelectWorkers

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import collected
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.session import Session
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from control_on_spark_kit import opened, result, until
 
-from penstock.control.control import Control
 from penstock.control.entities.relations import BY_NAME
+from penstock.control.live.control import Control
 
 STREAMS = (
     "CREATE STREAM A (ts INT, k INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND{retain};"

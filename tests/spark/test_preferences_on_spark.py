@@ -19,7 +19,7 @@ import pytest
 from benchmarks.soak.watch import workers
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import collected
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.physical.decisions import Decided, Decisions
 from penstock.runtime.deciding.deciders import Deciders
 from penstock.runtime.local.runtime import run_local

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from control_on_spark_kit import opened, result, rows, until
 
-from penstock.control.repair import pause_queries
+from penstock.control.live.repair import pause_queries
 
 
 @pytest.mark.spark

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.expressions.sketches import count_min, hyperloglog
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
 
 pytestmark = pytest.mark.spark

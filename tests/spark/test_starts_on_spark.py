@@ -16,9 +16,9 @@ from kafka_kit import send, topic
 
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.connectors.sinks.files import read_result
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.engines.spark import SparkEngine
-from penstock.language import bind_script
+from penstock.language.scripts import bind_script
 from penstock.session import Session
 from penstock.testing.compare import events_of
 from penstock.testing.live import Episode, heartbeat, run_live

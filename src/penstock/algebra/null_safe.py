@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call, row_of
+from penstock.expressions.calls.functions import build_call, row_of
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Call, Cast, Expression, Literal
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

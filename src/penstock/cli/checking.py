@@ -13,15 +13,15 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.properties.statistics import known_statistics
 from penstock.connectors.sources import check_files
-from penstock.control.control import Control
 from penstock.control.engine import NextVersion
+from penstock.control.live.control import Control
 from penstock.control.registry import settings_of
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.binder.statements.names_read import sources_in
 from penstock.language.catalog import Row
-from penstock.language.parse import parse_script
-from penstock.language.queries import NOWHERE, QueryTree
+from penstock.language.queries import NOWHERE, WholeQuery
+from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import AlterQueryStatement, CreateQuery, OneTimeSelect
 from penstock.language.statements.alter_query import AsAction
 from penstock.language.statements.script import Script
@@ -137,7 +137,7 @@ def _position(script: Script, query: Query, state: QueryState) -> Position:
     return script.source.position(place)
 
 
-def _definitions(script: Script) -> Iterator[tuple[TextSpan, QueryTree]]:
+def _definitions(script: Script) -> Iterator[tuple[TextSpan, WholeQuery]]:
     """Yield the continuous queries of a script, each with the place of what their text is."""
     for statement in script.statements:
         match statement:

@@ -477,7 +477,7 @@ def repair(
     with errors_shown(context):
         from penstock.cli.shell.declared import quoted
         from penstock.connectors.sinks.tabular import shown
-        from penstock.control.repair import DROPPED, pause_queries
+        from penstock.control.live.repair import DROPPED, pause_queries
 
         for name, state_before in pause_queries(checkpoint, pause):
             if state_before == DROPPED:

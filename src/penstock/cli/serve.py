@@ -82,9 +82,10 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
     arrow_by_malloc()
     # Imported here, so that the other commands do not need the extra.
     from penstock.server.addresses import Address, HostNames
+    from penstock.server.http.application.server import HttpServer
     from penstock.server.http.door import HttpDoor
     from penstock.server.limits import DoorLimits
-    from penstock.server.listening import HttpServer, check_exposure, opened
+    from penstock.server.listening import check_exposure, opened
     from penstock.server.pgwire.door import PgDoor
     from penstock.server.pgwire.listening import PgServer
     from penstock.server.policy import ServerPolicy
@@ -189,7 +190,7 @@ def _workers(settings: Settings, larger: LargerSelects | None = None) -> SelectW
 
 
 def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine) -> Service:
-    from penstock.control.control import Control
+    from penstock.control.live.control import Control
     from penstock.server.access import StatementAccess
     from penstock.server.live.live_service import LiveService
     from penstock.server.start_script import StartScript

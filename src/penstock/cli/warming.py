@@ -60,7 +60,7 @@ def compile_loops(report: Callable[[str], None]) -> None:
     """Run every query over made-up rows, so that the loops of its operators are compiled and kept."""
     import pyarrow as pa
 
-    from penstock.language import bind_script
+    from penstock.language.scripts import bind_script
     from penstock.runtime.local.runtime import run_local
 
     began, count = time.monotonic(), 600

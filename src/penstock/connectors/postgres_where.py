@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.connectors.postgres import NUMERIC, sql
+from penstock.expressions.calls.volatile import volatile
+from penstock.expressions.evaluation.value_ranges import widened
 from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal
-from penstock.expressions.user import volatile
-from penstock.expressions.value_ranges import widened
 
 _T = pa.types
 _TEXTS, _NAIVE, _MOMENTS = (25, 1043), 1114, (1114, 1184)

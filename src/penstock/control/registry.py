@@ -9,7 +9,6 @@ from penstock.algebra.nodes.query import SinkSpec
 from penstock.control.stored_catalog import CatalogChange, Definition, StoredCatalog, StoredObject
 from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptWarning, as_known
-from penstock.language import bind_command
 from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog, ControlTable, QueryBeside, RegisteredQuery, UnboundDeclaration
 from penstock.language.commands import (
@@ -24,7 +23,8 @@ from penstock.language.commands import (
     Dropped,
     Unchanged,
 )
-from penstock.language.parse import parse_script, parse_statements
+from penstock.language.scripts import bind_command
+from penstock.language.scripts.parse import parse_script, parse_statements
 from penstock.language.statements import CreateSummary, Creation, DropStatement, Statement
 from penstock.language.statements.script import Script
 from penstock.language.text import SourceText

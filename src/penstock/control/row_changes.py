@@ -24,7 +24,7 @@ from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry
 from penstock.control.stored_catalog import RowStatement
 from penstock.errors import Notice, PenstockError, counted
-from penstock.expressions.evaluate import evaluate, mask
+from penstock.expressions.evaluation.evaluate import evaluate, mask
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
 from penstock.physical.elements import Elements, concat, empty
 from penstock.physical.execution.ingest import StampedRows, stamp, unit_warning

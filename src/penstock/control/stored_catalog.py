@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
-from penstock.control.life.phases import Phase
+from penstock.control.phases import Phase
 from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES
 from penstock.language.catalog import QueryStatus
-from penstock.language.plans.choices import NO_CHOICES, without_no_choices
+from penstock.language.plan_choices import NO_CHOICES, without_no_choices
 from penstock.storage.documents import (
     Document,
     Json,

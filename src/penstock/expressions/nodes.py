@@ -2,7 +2,7 @@
 
 Every expression knows its Arrow type. Columns are positions in the row of the operator that holds the expression (a
 join sees the left columns, then the right ones). Functions and operators alike are `Call`s by canonical upper-case
-name; the table from name to kernel is `functions.py`.
+name; the table from name to kernel is `library/`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""User-defined functions and aggregates in Python: their definition, look-up, shipping and identity.
+"""User-defined functions and aggregates in Python: their definition, calls, shipping and identity.
 
 A function receives one Arrow array per argument and returns an array (or anything `pa.array` accepts) of the same
 length; if its signature has a keyword `rows`, it also receives their number. An aggregate has `init() -> state`,
@@ -26,15 +26,11 @@ import pyarrow as pa
 
 from penstock import lazy_pandas, modules
 from penstock.errors import PenstockError, nearest
-from penstock.expressions.aggregates import is_aggregate
 from penstock.expressions.coercion import BOOLEAN, cast_to, implicit, is_atomic, misfit
-from penstock.expressions.functions import row_of
-from penstock.expressions.library import TABLE
-from penstock.expressions.nodes import AggregateCall, Call, Expression
-from penstock.tree import Node, walk
-from penstock.types import parse_type, type_name
+from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.types import type_name
 
-_NEEDED, _OPTIONAL = ("init", "update", "final"), ("merge", "expire")
+NEEDED, _OPTIONAL = ("init", "update", "final"), ("merge", "expire")
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,32 +151,6 @@ class UserAggregateCall(AggregateCall):
         return self.user
 
 
-def volatile(expression: Expression) -> bool:
-    """Return whether two evaluations over equal rows may differ, because `expression` contains a volatile function."""
-    return _volatile(expression)
-
-
-def _volatile(node: Node) -> bool:
-    """Return the same for any node, stored in each: rules ask repeatedly, and expressions share their parts."""
-    known: bool | None = node.__dict__.get("_volatile")
-    if known is None:
-        known = _volatile_name(node) is not None or any(map(_volatile, node.children))
-        object.__setattr__(node, "_volatile", known)
-    return known
-
-
-def volatile_calls(expression: Expression) -> list[str]:
-    """Return the names of the volatile functions in `expression`, the language's and the user's."""
-    return [name for node in walk(expression) if (name := _volatile_name(node)) is not None]
-
-
-def _volatile_name(node: Node) -> str | None:
-    if isinstance(node, UserCall):
-        return node.function.name if node.function.volatile else None
-    row = row_of(node.function) if isinstance(node, Call) else None
-    return row.name if row is not None and row.volatile else None
-
-
 def build_user_call(user: UserFunction, arguments: Sequence[Expression]) -> Expression:
     """Return the call of a user-defined function.
 
@@ -211,91 +181,7 @@ def build_user_aggregate(
     return UserAggregateCall(user.returns, user.name.upper(), given, distinct, filter, user=user)
 
 
-# -- making them -------------------------------------------------------------------------------------------------------
-
-#: Definitions that decorators registered in this process, by name in lower case.
-REGISTERED: dict[str, UserDefined] = {}
-
-
-def make(
-    kind: type[UserDefined],
-    body: Any,
-    returns: str | pa.DataType | None,
-    name: str | None = None,
-    parameters: Sequence[str | pa.DataType] | None = None,
-    volatile: bool = False,
-    reference: str | None = None,
-) -> Any:
-    """Return the definition of `body`.
-
-    Raises:
-        PenstockError: P0206, the name is that of a built-in; P0207, P0221.
-    """
-    called: str = name or getattr(body, "__name__", None) or type(body).__name__
-    if called.upper() in TABLE or is_aggregate(called):
-        raise PenstockError("P0206", f"{called} is a function of the language", hint="choose another name")
-    if isinstance(body, UserDefined):
-        if not isinstance(body, kind):
-            raise PenstockError("P0221", f"{called} is declared as {body.kind} in Python, not as {kind.kind}")
-        returns = body.returns if returns is None else returns
-        parameters = body.parameters if parameters is None else parameters
-        volatile = volatile or body.volatile
-        body = body.body
-    if returns is None:
-        raise PenstockError("P0221", f"{called} has no return type", hint="add RETURNS type")
-    if kind is UserAggregate:
-        body = _methods(called, body)
-    elif not callable(body):
-        raise PenstockError("P0221", f"{called} cannot be called: it is {type(body).__name__}")
-    types = None if parameters is None else tuple(map(_type, parameters))
-    return kind(called, _type(returns), body, types, volatile, reference)
-
-
-def return_type(returns: object, decorator: str) -> None:
-    """Refuse what is no type, as by a decorator that is written without brackets. Raises PenstockError P0221."""
-    if not isinstance(returns, str | pa.DataType):
-        hint = f"the type stands in brackets behind the decorator: @{decorator}('INT')"
-        raise PenstockError("P0221", f"{decorator}: the return type is a {type(returns).__name__}", hint=hint)
-
-
-def function(
-    returns: str | pa.DataType,
-    parameters: Sequence[str | pa.DataType] | None = None,
-    name: str | None = None,
-    volatile: bool = False,
-) -> Callable[[Callable[..., object]], UserFunction]:
-    """Register a Python function of Arrow arrays as a function of every script (a decorator).
-
-    Args:
-        returns: SQL type of its values.
-        parameters: SQL types that arguments are cast to.
-        name: in scripts; by default the function's own.
-        volatile: equal arguments may give different values.
-    """
-    return_type(returns, "function")
-
-    def register(body: Callable[..., object]) -> UserFunction:
-        made: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
-        REGISTERED[made.key] = made
-        return made
-
-    return register
-
-
-def aggregate(
-    returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None, name: str | None = None
-) -> Callable[[Any], UserAggregate]:
-    """Register a class with init, update, final, and optionally merge and expire, as an aggregate of every script (a
-    decorator).
-    """
-    return_type(returns, "aggregate")
-
-    def register(body: Any) -> UserAggregate:
-        made: UserAggregate = make(UserAggregate, body, returns, name, parameters)
-        REGISTERED[made.key] = made
-        return made
-
-    return register
+# -- loading them ------------------------------------------------------------------------------------------------------
 
 
 def load(reference: str, folder: str | None = None) -> Any:
@@ -344,29 +230,6 @@ def load(reference: str, folder: str | None = None) -> Any:
             message = f"{part} in {reference!r} is a module of its own"
             raise PenstockError("P0221", message, hint=f"write '{found.__name__}:name'")
     return found
-
-
-def _type(given: str | pa.DataType) -> pa.DataType:
-    return parse_type(given) if isinstance(given, str) else given
-
-
-def _methods(name: str, body: Any) -> Any:
-    """Return an object with the methods of an aggregate."""
-    if isinstance(body, type):
-        try:
-            body = body()
-        except Exception as error:
-            raise PenstockError(
-                "P0221", f"{name} cannot be made: {type(error).__name__}: {error}", cause=error
-            ) from error
-    lacking = [m for m in _NEEDED if not callable(getattr(body, m, None))]
-    if lacking:
-        raise PenstockError(
-            "P0221",
-            f"the aggregate {name} lacks {', '.join(lacking)}",
-            hint="an aggregate has init, update, final, and optionally merge and expire",
-        )
-    return body
 
 
 def _binds(callable_: Any, given: int) -> bool:
@@ -458,7 +321,7 @@ def _found_or_missing(
     try:
         return _found(kind, where, folder, name, returns, *rest)
     except PenstockError as error:
-        methods = (*_NEEDED, *(rest[3] if len(rest) > 3 else ())) if kind is UserAggregate else ()
+        methods = (*NEEDED, *(rest[3] if len(rest) > 3 else ())) if kind is UserAggregate else ()
         return kind(name, returns, MissingBody(where, folder, methods, error), *rest[:3])
 
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from penstock.algebra import Algebra, Source, SummaryDefinition
 from penstock.algebra.nodes.query import Query, Start
 from penstock.errors import as_name
-from penstock.expressions.user import REGISTERED, UserAggregateCall, UserCall, UserDefined
+from penstock.expressions.calls.user_functions import REGISTERED
+from penstock.expressions.user import UserAggregateCall, UserCall, UserDefined
 from penstock.tree import walk_once
 
 V = TypeVar("V")

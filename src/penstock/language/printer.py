@@ -44,13 +44,14 @@ from penstock.language.queries import (
     ToStream,
     ValidClause,
     ValuesQuery,
+    WholeQuery,
     WindowClause,
     WithQuery,
 )
 from penstock.types import Interval
 
 
-def print_query(tree: QueryTree) -> str:
+def print_query(tree: WholeQuery) -> str:
     """Return the text of one query."""
     if isinstance(tree, SelectQuery):
         return _select(tree)
@@ -327,7 +328,7 @@ def where_text(condition: exp.Expr | None) -> str:
     return "" if condition is None else f" WHERE {scalar_text(condition)}"
 
 
-def definition_text(query: QueryTree) -> str:
+def definition_text(query: WholeQuery) -> str:
     """Return what a query is: AS and its text, or FROM PLAN."""
     return print_query(query) if isinstance(query, PlanQuery) else f"AS {print_query(query)}"
 

@@ -418,7 +418,9 @@ class PlanQuery:
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
-QueryTree: TypeAlias = SelectQuery | ValuesQuery | SetQuery | StreamQuery | SortedQuery | WithQuery | PlanQuery
+QueryTree: TypeAlias = SelectQuery | ValuesQuery | SetQuery | StreamQuery | SortedQuery | WithQuery
+#: What a declaration is made of.
+WholeQuery: TypeAlias = QueryTree | PlanQuery
 
 
 class EmbeddedQuery(exp.Select):

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, StatementOutcome
 from penstock.control.sealed_files import SealedFiles
 from penstock.language.commands import ChangeSetting
-from penstock.language.parse import parse_script
+from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import (
     Creation,
     DeleteStatement,

@@ -51,7 +51,7 @@ from penstock.algebra.properties.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.intervals import from_text
-from penstock.language import BoundScript, SelectOnce, bind_script
+from penstock.language.scripts import BoundScript, SelectOnce, bind_script
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.one_time import answer_over

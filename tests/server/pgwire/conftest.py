@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.language import parse_script
+from penstock.language.scripts import parse_script
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import ScriptRequest, Service
 from tests.server.pgwire.running import RawClient, RunningPg, in_process, running_pg

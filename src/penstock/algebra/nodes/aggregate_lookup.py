@@ -16,8 +16,9 @@ from penstock.algebra.nodes.base import Algebra, is_static
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import Column, Expression
-from penstock.expressions.user import UserCall, volatile
+from penstock.expressions.user import UserCall
 from penstock.tree import walk
 
 

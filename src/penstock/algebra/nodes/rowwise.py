@@ -20,9 +20,9 @@ from penstock.algebra.nodes.base import (
 from penstock.algebra.properties.cardinality import Estimate, kept
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.statistics import Statistics
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjuncts
 from penstock.expressions.text import to_sql
-from penstock.expressions.user import volatile
 from penstock.types import Field, Schema
 
 

@@ -16,8 +16,8 @@ from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.frequency import Arrivals, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.rowwise import Select
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import Call, Expression
-from penstock.expressions.user import volatile
 
 
 def sequenced(answer: Algebra, rank: Callable[[Algebra], int]) -> Sequenced:

@@ -28,9 +28,9 @@ from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import count_rows
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import BIGINT, DOUBLE, STRING, cast_to
 from penstock.expressions.draws import salted
-from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import Call, Column, Expression, Literal
 from penstock.expressions.text import to_sql
 from penstock.types import Field, Schema

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.cli.shell.commands import COMMANDS
 from penstock.cli.shell.declared import Declared, quoted
 from penstock.cli.shell.shell import FORMATS
-from penstock.expressions.functions import known_functions
+from penstock.expressions.calls.functions import known_functions
 from penstock.language.keywords import KEYWORDS
 from penstock.language.quotes import quoted_parts
 

@@ -15,7 +15,7 @@ from penstock.cli.shell.declared import Declared, DeclaredObject, declared_by_na
 from penstock.cli.shell.sides import FollowedRows
 from penstock.client import CatalogView, RemoteStatement, SelectedBatches, ServerClient
 from penstock.errors import PenstockError, Position, ScriptErrors
-from penstock.language.parse import parse_script
+from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import (
     OneTimeSelect,
     SetSetting,

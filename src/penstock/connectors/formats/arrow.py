@@ -23,7 +23,7 @@ from penstock.connectors.formats.columnar import (
     placed_values,
     sure,
 )
-from penstock.expressions.value_ranges import UNKNOWN, may_pass
+from penstock.expressions.evaluation.value_ranges import UNKNOWN, may_pass
 
 _MAGIC = b"ARROW1"
 _HEAD = 8

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expressions.shown import shown_value
 from penstock.expressions.values.calendar import day_of, moment_of
+from penstock.expressions.values.shown import shown_value
 from penstock.types import TIMESTAMP
 
 #: The spellings that Arrow's csv parser accepts as booleans; `convert` accepts them in any case.

@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.connectors.contract import Rejected
 from penstock.connectors.formats import casts, cells
 from penstock.connectors.formats.base import BATCH_ROWS, Chunk, FileFormat, Unfit, rejection, without
-from penstock.expressions.shown import shown_row
-from penstock.expressions.value_ranges import ValueRange, only
+from penstock.expressions.evaluation.value_ranges import ValueRange, only
+from penstock.expressions.values.shown import shown_row
 from penstock.types import type_name
 
 

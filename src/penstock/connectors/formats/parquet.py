@@ -19,7 +19,7 @@ from penstock.connectors.formats.base import BATCH_ROWS, DAMAGE, Chunk, FileForm
 from penstock.connectors.formats.columnar import Columns, columns_of, fitted, placed_values, sure
 from penstock.connectors.formats.footer import Footer
 from penstock.connectors.formats.row_groups import RowGroups
-from penstock.expressions.value_ranges import may_pass
+from penstock.expressions.evaluation.value_ranges import may_pass
 
 #: Row groups are merged into one split up to this many rows or stored bytes.
 _SPLIT_ROWS = 2_000_000

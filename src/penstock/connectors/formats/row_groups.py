@@ -19,7 +19,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.formats import casts
 from penstock.connectors.formats.columnar import Columns
 from penstock.connectors.formats.footer import Footer
-from penstock.expressions.value_ranges import UNKNOWN, ValueRange
+from penstock.expressions.evaluation.value_ranges import UNKNOWN, ValueRange
 
 _T = pa.types
 Ticks = tuple[int | None, int | None]

@@ -38,7 +38,7 @@ from penstock.connectors.kafka.offsets import Topic, Unanswered
 from penstock.connectors.options import Options
 from penstock.connectors.sinks.tables import stored_schema
 from penstock.errors import PenstockError
-from penstock.expressions.shown import shown_row
+from penstock.expressions.values.shown import shown_row
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer

@@ -26,7 +26,7 @@ from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, ot
 from penstock.connectors.sinks.upserts import KEY, MODE, Net, key_option, net, only_adds, violation
 from penstock.connectors.text import csv_text
 from penstock.errors import PenstockError
-from penstock.expressions.shown import shown_row
+from penstock.expressions.values.shown import shown_row
 
 if TYPE_CHECKING:
     from psycopg import Cursor

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from penstock.algebra.nodes.query import Query
 from penstock.connectors.options import TEXT, Option, Options, one_of
 from penstock.errors import PenstockError, nearest
-from penstock.expressions.shown import shown_cell
+from penstock.expressions.values.shown import shown_cell
 
 MODE = Option("mode", one_of("new", "append"), "whether a table that has rows is refused, or added to", "new")
 KEY = Option("key", TEXT, "columns of a relation, with commas, by which its rows are replaced and removed")

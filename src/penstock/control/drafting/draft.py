@@ -33,8 +33,8 @@ from penstock.control.life.changes import (
     SwapQuery,
     query_of,
 )
-from penstock.control.life.phases import Phase
 from penstock.control.life.transitions import Event, check
+from penstock.control.phases import Phase
 from penstock.control.registry import Registry, with_declaration
 from penstock.control.row_changes import check_insert
 from penstock.control.stored_catalog import (
@@ -68,7 +68,7 @@ from penstock.language.commands import (
     SwapWith,
     UpdateRows,
 )
-from penstock.language.plans.choices import NO_CHOICES, choices_text, merged_choices, without_no_choices
+from penstock.language.plan_choices import NO_CHOICES, choices_text, merged_choices, without_no_choices
 
 _WARM = Start(StartMode.WARM)
 

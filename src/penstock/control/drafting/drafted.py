@@ -10,13 +10,13 @@ from penstock.connectors.overview.targets import ResultPlaces
 from penstock.control.command_log import CommandLog
 from penstock.control.drafting.contents import BoundStatement
 from penstock.control.drafting.draft import Draft
+from penstock.control.drafting.versions import part_of_version
 from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
 from penstock.control.entities.system import LoggedCommand
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, default_sink, settings_of
 from penstock.control.stored_catalog import StoredCatalog
-from penstock.control.versions import part_of_version
 from penstock.errors import Position
 from penstock.language.commands import (
     Cancel,

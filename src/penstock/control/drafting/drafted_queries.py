@@ -27,8 +27,8 @@ from penstock.control.life.changes import (
     with_waiting,
 )
 from penstock.control.life.due_steps import EditStep, HoldStep
-from penstock.control.life.phases import Phase
 from penstock.control.life.transitions import ANEW, STATEMENTS, Event, happens
+from penstock.control.phases import Phase
 from penstock.control.registry import DECLARATION_ORDER, Binding, declared, quoted, rebound, unbound
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
 from penstock.errors import PenstockError, as_known, as_name

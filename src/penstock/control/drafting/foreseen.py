@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.control.drafting.draft import Draft
+from penstock.control.drafting.versions import queried
 from penstock.control.engine import Engine
-from penstock.control.life.phases import Phase
+from penstock.control.phases import Phase
 from penstock.control.posted_rows import PostedRows
-from penstock.control.versions import queried
 from penstock.errors import Position, ScriptWarning, as_name, log_internal
 from penstock.language.commands import AlterQuery, Command, Pause
 

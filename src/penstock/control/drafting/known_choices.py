@@ -16,7 +16,7 @@ from penstock.control.stored_catalog import StoredObject
 from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.language.commands import AlterQuery, Command, CreateQueryCommand, ReplaceQuery, SetAttributes
-from penstock.language.plans.choices import NO_CHOICES, as_choices, choices_in, merged_choices, normal_choices
+from penstock.language.plan_choices import NO_CHOICES, as_choices, choices_in, merged_choices, normal_choices
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.step_choices import OpenChoice, open_choices
 from penstock.physical.plan.strategies import Strategy

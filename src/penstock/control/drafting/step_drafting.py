@@ -5,8 +5,8 @@ from __future__ import annotations
 from penstock.algebra.properties.need import AwaitedRows
 from penstock.control.drafting.draft import Draft
 from penstock.control.drafting.drafted import DraftContext, Drafted
+from penstock.control.drafting.versions import queried
 from penstock.control.life.due_steps import EditStep, HoldStep, due_holds, due_steps
-from penstock.control.versions import queried
 from penstock.errors import PenstockError, as_known
 
 

@@ -15,7 +15,6 @@ from penstock.algebra.nodes.scans import Source
 from penstock.control.registry import Registry, default_sink, quoted, settings_of
 from penstock.control.stored_catalog import ObjectKey, StoredObject
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
-from penstock.language import bind_command
 from penstock.language.binder.statements.attributes import NONE
 from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog, called_functions
@@ -34,7 +33,8 @@ from penstock.language.commands import (
     SetAttributes,
     applied,
 )
-from penstock.language.plans.choices import NO_CHOICES, choices_difference
+from penstock.language.plan_choices import NO_CHOICES, choices_difference
+from penstock.language.scripts import bind_command
 from penstock.language.statements import (
     AlterSourceStatement,
     CreateQuery,

@@ -12,7 +12,7 @@ from penstock.control.entities.plan import EdgeRow, OperatorRow
 from penstock.control.entities.system import SystemView
 from penstock.explain.drawing import to_svg
 from penstock.explain.nodes import Figures, Pairs, RenderNode
-from penstock.language.plans.choices import as_choices, choices_in
+from penstock.language.plan_choices import as_choices, choices_in
 from penstock.physical.plan.plan import Step
 from penstock.physical.planning.plan_document import plan_document
 

@@ -17,7 +17,7 @@ from penstock.control.engine import EngineFigures, EngineVersion
 from penstock.control.life.listed_query import ListedQuery
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.registry import Registry
-from penstock.language.plans.choices import choices_in
+from penstock.language.plan_choices import choices_in
 from penstock.physical.plan.plan import Step
 from penstock.runtime.watching.figures import StepWork
 from penstock.runtime.watching.metrics import RunMetrics

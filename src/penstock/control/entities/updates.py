@@ -16,7 +16,7 @@ from penstock.control.entities.attributes import Attribute, ControlRelation
 from penstock.control.entities.relations import BY_NAME
 from penstock.control.entities.system import SystemView
 from penstock.errors import PenstockError, counted
-from penstock.expressions.evaluate import evaluate, mask
+from penstock.expressions.evaluation.evaluate import evaluate, mask
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.statements.attributes import NONE
 from penstock.language.commands import UpdateControl

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
-from penstock.control.life.phases import Phase
 from penstock.control.life.transitions import Event, check, happens
+from penstock.control.phases import Phase
 from penstock.control.stored_catalog import StoredComputation, StoredObject, StoredQuery
-from penstock.language.plans.choices import without_no_choices
+from penstock.language.plan_choices import without_no_choices
 
 #: Where a computation begins that is to take the place of another one: as soon as nothing is missing.
 WARM_WAIT = Start(StartMode.WARM, wait=True)

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.properties.need import AwaitedRows, first_full_instant, is_mature
 from penstock.control.engine import EngineVersion
-from penstock.control.life.phases import Phase
 from penstock.control.life.transitions import Event
+from penstock.control.phases import Phase
 from penstock.control.registry import Registry
 from penstock.control.stored_catalog import StoredComputation, StoredQuery
 from penstock.errors import PenstockError

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.properties.need import missing_rows
 from penstock.control.engine import EngineVersion
-from penstock.control.life.phases import Phase
+from penstock.control.phases import Phase
 from penstock.control.registry import Registry
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.language.catalog import QueryStatus

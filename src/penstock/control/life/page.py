@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.control.life.phases import OF_ANSWER, Beside, Phase
 from penstock.control.life.transitions import POSSIBLE, Becomes, Event, Refusal, Verdict, verdict
+from penstock.control.phases import OF_ANSWER, Beside, Phase
 
 _HEAD = """# The life of a query
 

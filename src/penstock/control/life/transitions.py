@@ -10,7 +10,7 @@ import enum
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from penstock.control.life.phases import OF_ANSWER, Beside, Phase
+from penstock.control.phases import OF_ANSWER, Beside, Phase
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.errors import PenstockError
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from penstock.control.command_log import CommandLog
+from penstock.control.drafting.versions import queried
 from penstock.control.engine import Engine
 from penstock.control.life.changes import with_waiting
 from penstock.control.posted_rows import PostedRows
@@ -16,7 +17,6 @@ from penstock.control.registry import Registry
 from penstock.control.stored_catalog import StoredObject
 from penstock.control.transactions.backlog import AcceptedItem
 from penstock.control.transactions.merging import with_changes
-from penstock.control.versions import queried
 
 
 def late_waits(item: AcceptedItem, current: Registry, engine: Engine, posted: PostedRows) -> frozenset[int]:

@@ -17,7 +17,7 @@ from penstock.expressions.library import (
     sketches,
     strings,
 )
-from penstock.expressions.registry import Function
+from penstock.expressions.library.registry import Function
 
 #: topic -> its entries, in the order of docs/functions.md.
 TOPICS: Mapping[str, tuple[Function, ...]] = MappingProxyType(

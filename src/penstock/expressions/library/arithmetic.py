@@ -33,7 +33,7 @@ from penstock.expressions.library.arithmetic_rules import (
     negate_rule,
     subtract_rule,
 )
-from penstock.expressions.registry import Function
+from penstock.expressions.library.registry import Function
 from penstock.expressions.values import decimals, gregorian
 from penstock.expressions.values.datum import (
     Arguments,

@@ -25,8 +25,8 @@ from penstock.expressions.coercion import (
     misfit,
     wider_number,
 )
+from penstock.expressions.library.registry import Rule
 from penstock.expressions.nodes import Expression, Literal
-from penstock.expressions.registry import Rule
 from penstock.types import TIMESTAMP
 
 _DAY = 86_400_000_000

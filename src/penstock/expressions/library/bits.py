@@ -23,8 +23,8 @@ from penstock.expressions.coercion import (
     misfit,
     wider_number,
 )
+from penstock.expressions.library.registry import Function, takes
 from penstock.expressions.nodes import Expression
-from penstock.expressions.registry import Function, takes
 from penstock.expressions.values.datum import Arguments, Datum, Kernel, arrays, from_numbers, numbers, over_distinct
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]

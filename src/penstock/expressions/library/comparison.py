@@ -21,8 +21,8 @@ from penstock.expressions.coercion import (
     is_float,
     misfit,
 )
+from penstock.expressions.library.registry import Function
 from penstock.expressions.nodes import Expression
-from penstock.expressions.registry import Function
 from penstock.expressions.text_equality import equals_text
 from penstock.expressions.values.datum import Arguments, Datum, Kernel, is_scalar, length_of, to_array
 from penstock.types import type_name

@@ -19,8 +19,8 @@ from penstock.expressions.coercion import (
     misfit,
 )
 from penstock.expressions.library.comparison import comparable, equal, greater
+from penstock.expressions.library.registry import Function
 from penstock.expressions.nodes import Expression
-from penstock.expressions.registry import Function
 from penstock.expressions.values.casts import convert, converter, out_of_range
 from penstock.expressions.values.datum import Arguments, Datum, choose, is_scalar, length_of, null, to_array
 from penstock.types import TIMESTAMP

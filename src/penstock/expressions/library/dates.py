@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.coercion import BIGINT, DATE, DOUBLE, INT, STRING, implicit, is_numeric
 from penstock.expressions.library.date_patterns import DatePattern, checked_pattern
+from penstock.expressions.library.registry import Function, takes
 from penstock.expressions.nodes import Expression, Literal
-from penstock.expressions.registry import Function, takes
 from penstock.expressions.values import gregorian
 from penstock.expressions.values.casts import convert
 from penstock.expressions.values.datum import (

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import BIGINT, BINARY, DOUBLE
 from penstock.expressions.draws import universe
+from penstock.expressions.library.registry import Function, takes
 from penstock.expressions.nodes import Expression, Literal
-from penstock.expressions.registry import Function, takes
 from penstock.expressions.sampling.inclusion import SIDE, of_pair, packed, unpacked
 from penstock.expressions.values.datum import Arguments, Datum, arrays
 

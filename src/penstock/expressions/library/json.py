@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import INT, NULL, STRING, implicit, is_integer, misfit
+from penstock.expressions.library.registry import Function
 from penstock.expressions.nodes import Expression, Literal
-from penstock.expressions.registry import Function
 from penstock.expressions.values.datum import Arguments, Datum, Kernel, is_scalar
 from penstock.expressions.values.json_text import (
     BAD,

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expressions.coercion import BOOLEAN, cast_to, is_atomic
+from penstock.expressions.library.registry import Function, needs
 from penstock.expressions.nodes import Expression
-from penstock.expressions.registry import Function, needs
 from penstock.expressions.values.datum import Arguments, Datum
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]

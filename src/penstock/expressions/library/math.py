@@ -27,8 +27,8 @@ from penstock.expressions.coercion import (
     is_integer,
 )
 from penstock.expressions.library.arithmetic_rules import operands
+from penstock.expressions.library.registry import Function, takes
 from penstock.expressions.nodes import Call, Expression, Literal
-from penstock.expressions.registry import Function, takes
 from penstock.expressions.values import decimals
 from penstock.expressions.values.casts import convert
 from penstock.expressions.values.datum import Arguments, Datum, Kernel, arrays, from_numbers, null_unless, numbers

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import BOOLEAN, INT, STRING
+from penstock.expressions.library.registry import Function, Rule, takes
 from penstock.expressions.nodes import Expression, Literal
-from penstock.expressions.registry import Function, Rule, takes
 from penstock.expressions.text_equality import equals_text
 from penstock.expressions.values.datum import LONGEST_BYTES, Arguments, Datum, Kernel, held_bytes, is_scalar
 

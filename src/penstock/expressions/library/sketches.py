@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import BIGINT, BINARY, DOUBLE, STRING, cast_to, is_integer, misfit
+from penstock.expressions.library.registry import Function
 from penstock.expressions.nodes import Expression, Literal
-from penstock.expressions.registry import Function
 from penstock.expressions.sketches import count_min, hyperloglog
 from penstock.expressions.sketches.argument import image_argument
 from penstock.expressions.values.datum import Arguments, Datum, Kernel, arrays

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import BINARY, BOOLEAN, INT, STRING, implicit
+from penstock.expressions.library.registry import Function, takes
 from penstock.expressions.nodes import Expression
-from penstock.expressions.registry import Function, takes
 from penstock.expressions.values.datum import (
     LONGEST_BYTES,
     Arguments,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.algebra import Algebra
 from penstock.expressions.aggregates import value_of_nothing
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal, OuterColumn
 from penstock.language.binder.placeholders import SubqueryValue, outer_columns, reads_outer
 from penstock.tree import walk

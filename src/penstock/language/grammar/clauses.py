@@ -16,7 +16,7 @@ from penstock.language.clauses import AsOf, Connector, StartClause, TypeText, Wr
 from penstock.language.dialect import Fault
 from penstock.language.grammar.queries import QueryGrammar
 from penstock.language.grammar.tokens import STARTS
-from penstock.language.queries import Name, PlanQuery, QueryTree
+from penstock.language.queries import Name, PlanQuery, WholeQuery
 from penstock.language.text import TextSpan
 
 
@@ -30,7 +30,7 @@ class ClauseGrammar(QueryGrammar):
             raise Fault("", self._curr)
         return node
 
-    def _continuous_query(self) -> QueryTree:
+    def _continuous_query(self) -> WholeQuery:
         """Parse a query that is answered at every instant, as text or as a plan."""
         plan = self._plan()
         if plan is not None:

@@ -28,7 +28,7 @@ from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.control_names import bind_control_name
-from penstock.language.plans.form import Part, fault
+from penstock.language.plan_form import Part, fault
 from penstock.language.plans.scalar_binding import NamedColumns
 from penstock.language.queries import CONTROL_SCHEMA, Name
 from penstock.types import type_name

@@ -15,8 +15,8 @@ from penstock.deep import deep
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.limits import MAX_OPERATORS, check_size
-from penstock.language.plans.choices import read_choices
-from penstock.language.plans.form import FORMAT, Part, fault, parsed, printed
+from penstock.language.plan_choices import read_choices
+from penstock.language.plan_form import FORMAT, Part, fault, parsed, printed
 from penstock.language.plans.node_form import Below
 from penstock.language.plans.nodes import BY_NAME, NODES, REWRITTEN
 from penstock.language.plans.scalar_binding import ScalarReader

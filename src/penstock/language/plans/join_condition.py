@@ -5,8 +5,8 @@ from __future__ import annotations
 from penstock.algebra import Join, NRRJoin, OuterJoin, PreferringJoin, PreferringLookUp, SemiJoin
 from penstock.algebra.nodes.join import Pairs
 from penstock.expressions.nodes import Expression
+from penstock.language.plan_form import fault
 from penstock.language.plans import checks
-from penstock.language.plans.form import fault
 from penstock.language.plans.node_form import Below, Fields, given
 from penstock.language.plans.scalar_binding import NamedColumns
 from penstock.language.plans.scalar_text import column_names, written

@@ -63,13 +63,13 @@ from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.nodes.row_draws import RowDraws
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import STRING, cast_to, is_numeric
-from penstock.expressions.evaluate import literal_of
+from penstock.expressions.evaluation.evaluate import literal_of
 from penstock.expressions.nodes import Expression, Literal
-from penstock.expressions.user import volatile
 from penstock.language.limits import MAX_COLUMNS, MAX_VALUES
+from penstock.language.plan_form import Part, fault
 from penstock.language.plans import checks
-from penstock.language.plans.form import Part, fault
 from penstock.language.plans.frequent import FREQUENT
 from penstock.language.plans.join_condition import read_condition, write_condition
 from penstock.language.plans.node_form import (

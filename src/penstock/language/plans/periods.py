@@ -26,7 +26,7 @@ from penstock.algebra import (
     ValidWindow,
 )
 from penstock.expressions.coercion import BIGINT
-from penstock.expressions.fold import fold
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of
 from penstock.language.plans import checks
 from penstock.language.plans.node_form import Below, Fields, NodeForm, given, names_of, slide_of

@@ -27,13 +27,13 @@ from penstock.algebra.nodes.join import Pairs
 from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.amounts import LARGEST_BIGINT
 from penstock.errors import nearest
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import BIGINT, DOUBLE
 from penstock.expressions.nodes import Column, Expression, SummaryEstimate, with_estimates
-from penstock.expressions.user import volatile
 from penstock.language.binder.select.preference_operators import is_joined
 from penstock.language.binder.select.preferences import MOST_BUDGET_TICKS, MOST_UNITS, window_of
+from penstock.language.plan_form import Part, fault
 from penstock.language.plans import checks
-from penstock.language.plans.form import Part, fault
 from penstock.language.plans.join_condition import read_condition, write_condition
 from penstock.language.plans.node_form import Below, Fields, NodeForm, given
 from penstock.language.plans.scalar_binding import NamedColumns

@@ -13,12 +13,12 @@ from penstock.errors import PenstockError, nearest
 from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scalars.unsupported import refusals
 from penstock.language.binder.scope import Entry, Role, Scope
 from penstock.language.grammar.fragments import parse_expression
-from penstock.language.plans.form import Part, fault
+from penstock.language.plan_form import Part, fault
 from penstock.language.plans.scalar_text import column_names
 from penstock.language.text import SourceText
-from penstock.language.unsupported import refusals
 from penstock.types import Schema
 
 T = TypeVar("T")

@@ -18,9 +18,9 @@ from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import aggregate_function, build_aggregate
+from penstock.expressions.calls.functions import build_call, row_of
 from penstock.expressions.coercion import DURATION
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call, row_of
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expression, Literal
 from penstock.expressions.user import UserAggregateCall, UserCall
 from penstock.language.binder.scalars.operators import number

@@ -12,7 +12,6 @@ from penstock.connectors.sinks import sink_options
 from penstock.language.binder.context import Context
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, bind_attributes
 from penstock.language.binder.statements.connectors import bind_connector
-from penstock.language.binder.statements.definitions import bind_start, continuous, warn_of_many_answers
 from penstock.language.binder.statements.names import query_named
 from penstock.language.binder.statements.names_read import names_read
 from penstock.language.binder.statements.shedding import bind_shedding, with_known_chances
@@ -29,9 +28,10 @@ from penstock.language.commands import (
     SwapWith,
 )
 from penstock.language.grammar.clauses import ClauseGrammar
-from penstock.language.plans.choices import as_choices, choices_of_plan
+from penstock.language.plan_choices import as_choices, choices_of_plan
 from penstock.language.printer import connector_text, definition_text, name_text, options_text, start_text, word_text
-from penstock.language.queries import Mark, Name, PlanQuery, QueryTree
+from penstock.language.queries import Mark, Name, PlanQuery, WholeQuery
+from penstock.language.statements.definitions import bind_start, continuous, warn_of_many_answers
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.statement import Statement
 from penstock.redaction import redacted_text
@@ -79,7 +79,7 @@ class IntoAction:
 class AsAction:
     """AS query [START ...] [RESET]."""
 
-    query: QueryTree
+    query: WholeQuery
     start: StartClause | None = None
     reset: Mark | None = None
 

@@ -8,8 +8,9 @@ from typing import ClassVar
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import instead_of_taken
-from penstock.expressions.functions import known_functions
-from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, load, make
+from penstock.expressions.calls.functions import known_functions
+from penstock.expressions.calls.user_functions import make
+from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, load
 from penstock.language.binder.context import Context
 from penstock.language.clauses import TypeText
 from penstock.language.commands import CreateFunctionCommand, Unchanged

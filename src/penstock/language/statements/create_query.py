@@ -10,16 +10,16 @@ from penstock.algebra.nodes.query import Query, SinkSpec, Start, StartMode
 from penstock.language.binder.context import Context
 from penstock.language.binder.statements.attributes import CREATED_ATTRIBUTES, QUERY_ATTRIBUTES, bind_attributes
 from penstock.language.binder.statements.connectors import bind_connector
-from penstock.language.binder.statements.definitions import bind_start, continuous, warn_of_many_answers
 from penstock.language.binder.statements.names_read import names_read
 from penstock.language.binder.statements.shedding import bind_shedding, spans_of
 from penstock.language.clauses import Connector, StartClause, WrittenOption
 from penstock.language.commands import CreateQueryCommand, Unchanged
 from penstock.language.grammar.clauses import ClauseGrammar
-from penstock.language.plans.choices import NO_CHOICES, as_choices, attributes_with_plan, choices_in
+from penstock.language.plan_choices import NO_CHOICES, as_choices, attributes_with_plan, choices_in
 from penstock.language.printer import connector_text, definition_text, options_text, start_text
-from penstock.language.queries import Name, QueryTree
+from penstock.language.queries import Name, WholeQuery
 from penstock.language.statements.creation import Creation, check_replaceable, create_text, declared_already, read_name
+from penstock.language.statements.definitions import bind_start, continuous, warn_of_many_answers
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.text import TextSpan
 from penstock.redaction import redacted_text
@@ -31,13 +31,13 @@ _OF_A_SCRIPT = ("comment", "plan")
 @dataclass(frozen=True)
 class CreateQuery(Creation):
     KIND: ClassVar[str] = "CREATE QUERY"
-    query: QueryTree
+    query: WholeQuery
     into: Connector | None = None
     start: StartClause | None = None
     attributes: tuple[WrittenOption, ...] = ()
 
     @property
-    def defined_by(self) -> QueryTree:
+    def defined_by(self) -> WholeQuery:
         return self.query
 
 

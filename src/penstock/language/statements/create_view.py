@@ -9,16 +9,15 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import counted
 from penstock.language.binder.context import Context
-from penstock.language.binder.select.queries import QueryBinder
-from penstock.language.binder.statements.definitions import check_volatile
 from penstock.language.binder.statements.names import distinct_names
 from penstock.language.binder.statements.names_read import names_read
 from penstock.language.catalog import View
 from penstock.language.commands import CreateViewCommand, Unchanged
 from penstock.language.grammar.clauses import ClauseGrammar
 from penstock.language.printer import columns_text, print_query
-from penstock.language.queries import Name, QueryTree
+from penstock.language.queries import Name, WholeQuery
 from penstock.language.statements.creation import Creation, check_replaceable, create_text, declared_already, read_name
+from penstock.language.statements.definitions import check_volatile, root_of
 from penstock.language.statements.kind import Head, StatementKind
 
 
@@ -26,10 +25,10 @@ from penstock.language.statements.kind import Head, StatementKind
 class CreateView(Creation):
     KIND: ClassVar[str] = "CREATE VIEW"
     columns: tuple[Name, ...]
-    query: QueryTree
+    query: WholeQuery
 
     @property
-    def defined_by(self) -> QueryTree:
+    def defined_by(self) -> WholeQuery:
         return self.query
 
 
@@ -50,7 +49,7 @@ def _bind(statement: CreateView, context: Context) -> CreateViewCommand | Unchan
     if unchanged is not None:
         return unchanged
     # A NON RETROACTIVE relation that a view leaves alone is joined by the queries that read the view.
-    root = QueryBinder(context).root(statement.query)
+    root = root_of(statement.query, context)
     check_volatile(root, statement.query.span, context)
     names = root.schema.names
     if statement.columns:

@@ -11,7 +11,7 @@ from penstock.language.clauses import Existence
 from penstock.language.commands import Unchanged
 from penstock.language.grammar.clauses import ClauseGrammar
 from penstock.language.printer import name_text
-from penstock.language.queries import CONTROL_SCHEMA, Name, QueryTree
+from penstock.language.queries import CONTROL_SCHEMA, Name, WholeQuery
 from penstock.language.statements.kind import Head
 from penstock.language.statements.statement import Statement
 
@@ -47,7 +47,7 @@ class Creation(Statement):
         return self.existence is Existence.IF_NOT_EXISTS
 
     @property
-    def defined_by(self) -> QueryTree | None:
+    def defined_by(self) -> WholeQuery | None:
         """Return the query that what is declared stands for."""
         return None
 
@@ -104,7 +104,7 @@ def declared_already(statement: Creation, context: Context) -> Unchanged | None:
     return None
 
 
-def check_replaceable(name: Name, tree: QueryTree, context: Context) -> None:
+def check_replaceable(name: Name, tree: WholeQuery, context: Context) -> None:
     """Fail where what is replaced is read by something, or by its replacement."""
     if name.key in read_by(tree):
         context.fail("P0306", f"the new {name.text} reads the {name.text} that it replaces", name.span)

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.language.binder.context import Context, QueryNames
-from penstock.language.binder.statements.definitions import continuous
 from penstock.language.binder.statements.names import query_named
 from penstock.language.binder.statements.shedding import with_known_chances
 from penstock.language.commands import ExplainCommand, ExplainKind
 from penstock.language.grammar.clauses import ClauseGrammar
 from penstock.language.printer import name_text, print_query, word_text
-from penstock.language.queries import Mark, Name, QueryTree
+from penstock.language.queries import Mark, Name, WholeQuery
+from penstock.language.statements.definitions import continuous
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.statement import AccessRole, Statement
 
@@ -24,7 +24,7 @@ class ExplainStatement(Statement):
 
     KIND: ClassVar[str] = "EXPLAIN"
     ROLE: ClassVar[AccessRole] = AccessRole.READ
-    query: QueryTree | None = None
+    query: WholeQuery | None = None
     analyze: Mark | None = None
     name: Name | None = None
     start: Mark | None = None

@@ -12,8 +12,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.algebra import Source
 from penstock.errors import PenstockError, counted, nearest
-from penstock.expressions.evaluate import cast_together, literal_of
-from penstock.expressions.functions import build_cast
+from penstock.expressions.calls.functions import build_cast
+from penstock.expressions.evaluation.evaluate import cast_together, literal_of
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder

@@ -9,13 +9,13 @@ from penstock.algebra.nodes.one_time import ordered
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.inputs.nonretroactive import contents_of_unjoined, refuse_unjoined
 from penstock.language.binder.select.queries import QueryBinder
-from penstock.language.binder.statements.definitions import check_volatile, instant
 from penstock.language.binder.statements.shedding import with_known_chances
 from penstock.language.clauses import AsOf
 from penstock.language.commands import SelectOnce
 from penstock.language.grammar.clauses import ClauseGrammar
 from penstock.language.printer import as_of_text, print_query
 from penstock.language.queries import QueryTree
+from penstock.language.statements.definitions import check_volatile, instant
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.statement import AccessRole, Statement
 from penstock.redaction import redacted_text

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.expressions.user import REGISTERED, signature
+from penstock.expressions.calls.user_functions import REGISTERED
+from penstock.expressions.user import signature
 from penstock.language.binder.context import Context
 from penstock.language.catalog import Catalog
 from penstock.language.commands import ShowCommand

@@ -10,14 +10,14 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.errors import as_name
 from penstock.language.binder.context import Context
-from penstock.language.binder.statements.definitions import continuous, instant
 from penstock.language.binder.statements.names import query_named
 from penstock.language.binder.statements.shedding import with_known_chances
 from penstock.language.clauses import AsOf
 from penstock.language.commands import Subscribe
 from penstock.language.grammar.clauses import ClauseGrammar
 from penstock.language.printer import as_of_text, instant_text, name_text, print_query
-from penstock.language.queries import Mark, Name, QueryTree
+from penstock.language.queries import Mark, Name, WholeQuery
+from penstock.language.statements.definitions import continuous, instant
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.statement import AccessRole, Statement
 from penstock.redaction import redacted_text
@@ -30,7 +30,7 @@ class SubscribeStatement(Statement):
     KIND: ClassVar[str] = "SUBSCRIBE"
     ROLE: ClassVar[AccessRole] = AccessRole.READ
     name: Name | None = None
-    query: QueryTree | None = None
+    query: WholeQuery | None = None
     snapshot: Mark | None = None
     progress: Mark | None = None
     as_of: AsOf | None = None

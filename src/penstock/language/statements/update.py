@@ -10,8 +10,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.algebra.nodes.scans import Source
-from penstock.expressions.evaluate import constant, python_value
-from penstock.expressions.functions import build_cast
+from penstock.expressions.calls.functions import build_cast
+from penstock.expressions.evaluation.evaluate import constant, python_value
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.control_names import control_table

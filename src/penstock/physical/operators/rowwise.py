@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.expressions.evaluate import evaluate_all, mask
+from penstock.expressions.evaluation.evaluate import evaluate_all, mask
 from penstock.expressions.nodes import Column
 from penstock.physical.elements import Elements, concat
 from penstock.physical.kernels.ticks import later, round_up

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.expressions.shown import shown_row
+from penstock.expressions.values.shown import shown_row
 from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, group_codes, in_time, sum_by_code

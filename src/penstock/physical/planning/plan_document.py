@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.algebra.nodes.query import Query
-from penstock.language.plans.choices import by_operator
-from penstock.language.plans.form import FORMAT, printed
+from penstock.language.plan_choices import by_operator
+from penstock.language.plan_form import FORMAT, printed
 from penstock.physical.plan.plan import Edge, Exchange, Step
 from penstock.physical.plan.step_choices import SHARED, open_choices
 from penstock.types import type_name

@@ -52,8 +52,8 @@ from functools import cached_property
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import Needs
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import AggregateCall, Expression
-from penstock.expressions.user import volatile
 from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan, Step

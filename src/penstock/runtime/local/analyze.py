@@ -18,7 +18,7 @@ from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import as_error
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
-from penstock.expressions.shown import shown_row
+from penstock.expressions.values.shown import shown_row
 from penstock.physical.elements import Elements
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.meter import Meter

@@ -19,7 +19,7 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics, observe
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error
-from penstock.expressions.shown import shown_row
+from penstock.expressions.values.shown import shown_row
 from penstock.physical.decisions import NO_DECISIONS, Decide, Decisions
 from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.execution.answers import answer_table

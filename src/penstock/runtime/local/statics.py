@@ -13,7 +13,7 @@ from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
 from penstock.connectors.sources import open_source
 from penstock.expressions.nodes import Expression
-from penstock.expressions.shown import shown_row
+from penstock.expressions.values.shown import shown_row
 from penstock.physical.elements import Elements
 from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.primary_keys import keyed_rows

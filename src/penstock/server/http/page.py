@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from penstock.expressions.functions import known_functions
+from penstock.expressions.calls.functions import known_functions
 from penstock.language.keywords import KEYWORDS
 from penstock.server.http.documents import Problem, SessionDocument, WordsDocument
 from penstock.server.http.door import caller_of, door_of

@@ -15,7 +15,6 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sources.memory import typed_table
-from penstock.control.control import Control
 from penstock.control.drafting.script import placed_at
 from penstock.control.engine import Engine
 from penstock.control.entities.queries import shedding_texts
@@ -23,6 +22,7 @@ from penstock.control.entities.running_plan import running_plan, running_plan_do
 from penstock.control.entities.sharing import sharing_of
 from penstock.control.entities.system import SessionFact, SystemView
 from penstock.control.life.listed_query import ListedQuery
+from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
 from penstock.control.row_changes import inserted_table, late_rows, row_notices

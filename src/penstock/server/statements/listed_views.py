@@ -13,12 +13,12 @@ from penstock.algebra.properties.need import missing_rows
 from penstock.connectors.sources.memory import typed_table
 from penstock.control.command_log import Transaction
 from penstock.control.drafting.catalog_text import declared_text
+from penstock.control.drafting.versions import with_plan
 from penstock.control.engine import EngineVersion
 from penstock.control.life.listed_query import ListedQuery, awaited_instant, shown_change, shown_state
-from penstock.control.life.phases import Phase
 from penstock.control.outcomes import CommandOutcome
+from penstock.control.phases import Phase
 from penstock.control.row_changes import late_rows
-from penstock.control.versions import with_plan
 from penstock.errors import Notice, PenstockError, counted
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.redaction import redacted_text

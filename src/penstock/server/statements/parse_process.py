@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from penstock import lazy_pandas
 from penstock.deep import on_deep_stack
 from penstock.errors import PenstockError
-from penstock.language.parse import parse_script
+from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import Statement
 from penstock.language.statements.script import Script
 from penstock.results.worker_process import read_message, write_message

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.errors import PenstockError
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows

@@ -18,11 +18,11 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import RelationScan, Source, scanned_columns
 from penstock.algebra.optimizer.rules.prune_columns import prune_columns
 from penstock.connectors.sources import open_source
-from penstock.control.control import Control
 from penstock.control.engine import SelectScope
 from penstock.control.entities.attributes import CONNECTOR
 from penstock.control.entities.relations import BY_NAME
 from penstock.control.entities.system import SystemView
+from penstock.control.live.control import Control
 from penstock.control.posted_rows import POSTED, PostedRows
 from penstock.expressions.nodes import Call, Column, Literal
 from penstock.language.binder.from_.answers import ANSWERS, answer_source

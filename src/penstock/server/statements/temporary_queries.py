@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-from penstock.control.control import Control
+from penstock.control.live.control import Control
 from penstock.control.outcomes import SYSTEM, CommandState, Principal
 from penstock.control.stored_catalog import TEMPORARY_COMMENT, TEMPORARY_PREFIX
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.events import log_event, logger_of
-from penstock.language.queries import NOWHERE, Mark, Name, QueryTree
+from penstock.language.queries import NOWHERE, Mark, Name, WholeQuery
 from penstock.language.statements import CreateQuery, DropStatement, WrittenOption
 from penstock.language.statements.script import Script
 from penstock.results.result_source import ResultPart, ResultSource
@@ -33,7 +33,7 @@ class TemporaryQueries:
         self._control = control
 
     def begin(
-        self, script: Script, query: QueryTree, settings: Mapping[str, str], who: Principal, timeout: float | None
+        self, script: Script, query: WholeQuery, settings: Mapping[str, str], who: Principal, timeout: float | None
     ) -> str:
         """Register a query of a script; return its name.
 

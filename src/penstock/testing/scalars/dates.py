@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import BIGINT, DATE, DURATION, INT, is_integer
-from penstock.expressions.evaluate import evaluate
+from penstock.expressions.evaluation.evaluate import evaluate
 from penstock.expressions.nodes import Call, Cast, Column, Expression
-from penstock.expressions.user import volatile
 from penstock.tree import Node, transform_up
 from penstock.types import TIMESTAMP
 

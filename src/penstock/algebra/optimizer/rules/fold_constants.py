@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.algebra.nodes.base import Algebra
-from penstock.expressions.fold import fold
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Expression
 from penstock.tree import Node
 

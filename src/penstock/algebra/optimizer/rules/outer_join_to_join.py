@@ -10,7 +10,7 @@ from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.rowwise import Select
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind
 from penstock.algebra.optimizer.rules.support import is_volatile
-from penstock.expressions.evaluate import constant
+from penstock.expressions.evaluation.evaluate import constant
 from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal, columns_of, conjuncts
 from penstock.tree import transform_up
 

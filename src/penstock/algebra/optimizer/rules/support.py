@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.rowwise import Select
-from penstock.expressions.functions import row_of
+from penstock.expressions.calls.functions import row_of
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import Call, Column, Expression, conjunction
-from penstock.expressions.user import volatile
 from penstock.types import Field
 
 

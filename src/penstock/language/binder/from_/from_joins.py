@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from penstock.algebra import Algebra, OuterKind, Project, SemiKind
 from penstock.algebra.nodes.base import common_domain
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.nodes import Expression, conjunction, conjuncts, remap
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.lateral import come_nearer, joined_beside, rows_beside

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.algebra import Algebra, Closing, Gaps, Lasting, Select, StreamToRelation
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import BIGINT, is_integer
-from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import Column, Literal
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.periods import PeriodSource, Timed

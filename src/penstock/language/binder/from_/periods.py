@@ -31,9 +31,9 @@ from penstock.algebra import (
     unbounded,
 )
 from penstock.algebra.nodes.base import arrival_column
+from penstock.expressions.calls.functions import build_call, build_cast
 from penstock.expressions.coercion import BIGINT, DATE, is_integer, is_numeric
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import refuse_short, ticks

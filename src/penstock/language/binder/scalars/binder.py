@@ -9,8 +9,8 @@ from typing import ClassVar, TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call, row_of
+from penstock.expressions.calls.functions import build_call, row_of
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import AggregateCall, Cast, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.operator_text import written_operator

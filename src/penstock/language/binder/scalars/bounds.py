@@ -16,9 +16,9 @@ from penstock.expressions.aggregates.arguments import between
 from penstock.expressions.aggregates.bounds import BOUNDED, CONFIDENCE, Bounds
 from penstock.expressions.aggregates.hll_sketch import HLL_SKETCH_AGG, lg_of
 from penstock.expressions.aggregates.sketch import divided, quantile_of_normal
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import DOUBLE, cast_to
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import AggregateCall, Call, Expression, Literal
 from penstock.expressions.sketches.hyperloglog import standard_error
 from penstock.expressions.user import UserAggregateCall

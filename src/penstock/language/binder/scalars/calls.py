@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import aggregate_function
-from penstock.expressions.fold import fold as fold_constant
-from penstock.expressions.functions import build_aggregate, build_call, build_cast, function, is_aggregate
+from penstock.expressions.calls.functions import build_aggregate, build_call, build_cast, function, is_aggregate
+from penstock.expressions.evaluation.fold import fold as fold_constant
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import BindingFailed

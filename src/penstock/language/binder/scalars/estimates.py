@@ -12,8 +12,8 @@ from penstock.errors import PenstockError
 from penstock.expressions.aggregates.arguments import between
 from penstock.expressions.aggregates.bounds import Bounds
 from penstock.expressions.aggregates.estimate import ESTIMATES
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import DOUBLE, cast_to, is_numeric
-from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
 from penstock.expressions.sampling.inclusion import INCLUSION
 from penstock.language.binder.scalars.binder import ScalarBinder

@@ -16,9 +16,9 @@ from typing import NoReturn
 import pyarrow as pa
 from sqlglot import exp
 
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import BIGINT, DATE
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import MIRRORED, Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.scalars import periods

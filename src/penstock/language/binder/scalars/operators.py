@@ -9,9 +9,9 @@ from decimal import Decimal, InvalidOperation
 import pyarrow as pa
 from sqlglot import exp
 
+from penstock.expressions.calls.functions import build_call, build_cast
 from penstock.expressions.coercion import is_numeric
-from penstock.expressions.fold import fold
-from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Cast, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars import lengths, periods

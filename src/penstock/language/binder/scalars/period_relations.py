@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import is_integer
-from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import Expression
 from penstock.types import TimeDomain
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.errors import nearest
+from penstock.expressions.calls.functions import build_call, build_cast
 from penstock.expressions.coercion import BIGINT, DATE, is_integer
-from penstock.expressions.functions import build_call, build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of

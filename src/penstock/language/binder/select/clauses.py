@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.algebra import Algebra, Distinct, Project
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Column, Expression, conjunction, conjuncts
 from penstock.expressions.user import UserAggregateCall
 from penstock.language.binder.context import BindingFailed

@@ -17,7 +17,7 @@ from sqlglot import exp
 from penstock.algebra import Algebra, Project, SortKey, TopK
 from penstock.errors import counted
 from penstock.expressions.coercion import cast_to
-from penstock.expressions.fold import fold
+from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder

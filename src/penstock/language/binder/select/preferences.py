@@ -30,9 +30,9 @@ from penstock.algebra import (
 from penstock.algebra.nodes.base import common_domain, has_operator, operators
 from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.errors import PenstockError
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import DOUBLE, cast_to, is_numeric
 from penstock.expressions.nodes import Expression, SummaryEstimate, conjunction
-from penstock.expressions.user import volatile
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.sources import leaves

@@ -52,13 +52,11 @@ from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubquer
 from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
 from penstock.language.limits import check_size
-from penstock.language.plans.document import read_plan
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
     Extent,
     Item,
     Name,
-    PlanQuery,
     QueryTree,
     SelectQuery,
     SetQuery,
@@ -95,9 +93,13 @@ class QueryBinder:
         """Return a whole query, with the default operator of [semantics 4.3]. Raises BindingFailed with the errors
         recorded.
         """
-        stream = as_stream(self.bind(tree), _span_of_query(tree), self.context)
-        refuse_misplaced(stream, _span_of_query(tree), self.context)
-        self.context.guard(_span_of_query(tree), lambda: check_size(stream))
+        return self.as_root(self.bind(tree), _span_of_query(tree))
+
+    def as_root(self, node: Algebra, span: TextSpan) -> Algebra:
+        """Return what is bound as a whole query. Raises as `root` does."""
+        stream = as_stream(node, span, self.context)
+        refuse_misplaced(stream, span, self.context)
+        self.context.guard(span, lambda: check_size(stream))
         return stream
 
     def relation(self, tree: QueryTree) -> Algebra:
@@ -128,8 +130,6 @@ class QueryBinder:
             return to_stream(tree.operator, node, self.context)
         if isinstance(tree, WithQuery):
             return self._with(tree)
-        if isinstance(tree, PlanQuery):
-            return self.context.guard(tree.text_span, lambda: read_plan(tree.text, self.context))
         assert isinstance(tree, SortedQuery)
         return self._sorted(tree)
 

@@ -18,7 +18,7 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.from_.internal import refuse_internal
 from penstock.language.binder.select.values import bare_nulls
 from penstock.language.limits import continues
-from penstock.language.queries import PlanQuery, QueryTree, SelectQuery, SetOperator, SetQuery, Star, ValuesQuery
+from penstock.language.queries import QueryTree, SelectQuery, SetOperator, SetQuery, Star, ValuesQuery
 from penstock.language.text import TextSpan
 from penstock.types import Field, type_name
 
@@ -84,8 +84,6 @@ def _bare_nulls(part: QueryTree) -> frozenset[int]:
     """Return the columns of a member that are a bare NULL and so have no type of their own; none after a star."""
     if isinstance(part, SetQuery):
         return frozenset.intersection(*map(_bare_nulls, _members(part)))
-    if isinstance(part, PlanQuery):
-        return frozenset()
     if isinstance(part, ValuesQuery):
         return bare_nulls(part)
     if not isinstance(part, SelectQuery):

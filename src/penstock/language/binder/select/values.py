@@ -10,10 +10,10 @@ from sqlglot import exp
 
 from penstock.algebra import Constant
 from penstock.errors import PenstockError, counted
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import cast_to, common_type
-from penstock.expressions.evaluate import cast_together, literal_of
+from penstock.expressions.evaluation.evaluate import cast_together, literal_of
 from penstock.expressions.nodes import Column, Expression, Literal
-from penstock.expressions.user import volatile
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope

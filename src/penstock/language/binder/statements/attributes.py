@@ -10,7 +10,7 @@ from penstock.connectors.options import ANY_TEXT, DURATION, SIZE, Option, Option
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.clauses import WrittenOption
-from penstock.language.plans.choices import NO_CHOICES, normal_choices
+from penstock.language.plan_choices import NO_CHOICES, normal_choices
 from penstock.types import Interval
 
 #: The value of a source's attribute that takes it away.

@@ -8,22 +8,22 @@ from sqlglot import exp
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.preferences import summaries_read
-from penstock.language.plans.form import sources_named
-from penstock.language.queries import EmbeddedQuery, Name, NamedSource, PlanQuery, QueryTree, WithQuery
+from penstock.language.plan_form import sources_named
+from penstock.language.queries import EmbeddedQuery, Name, NamedSource, PlanQuery, WholeQuery, WithQuery
 from penstock.language.text import LEAVES, fields_compared
 
 
-def read_by(tree: QueryTree) -> frozenset[str]:
+def read_by(tree: WholeQuery) -> frozenset[str]:
     """Return the names of sources anywhere in a query, in lower case."""
     return frozenset(source.name.key for source in sources_in(tree))
 
 
-def names_read(tree: QueryTree, root: Algebra) -> frozenset[str]:
+def names_read(tree: WholeQuery, root: Algebra) -> frozenset[str]:
     """Return the names that a query reads: of sources, and of the summaries in its preferences."""
     return read_by(tree) | {summary.name.lower() for summary in summaries_read(root)}
 
 
-def sources_in(tree: QueryTree) -> Iterator[NamedSource]:
+def sources_in(tree: WholeQuery) -> Iterator[NamedSource]:
     """Yield the sources that a query names, without local views where these hide declared ones; those of a plan have no
     place."""
     todo: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]

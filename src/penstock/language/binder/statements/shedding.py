@@ -28,6 +28,7 @@ from penstock.algebra.nodes.base import is_static, operators
 from penstock.algebra.nodes.shed import NO_BUDGET, Shed, StretchBudget
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import (
     FLIPPED,
     Call,
@@ -39,7 +40,6 @@ from penstock.expressions.nodes import (
     conjunction,
     conjuncts,
 )
-from penstock.expressions.user import volatile
 from penstock.language.binder.context import Context
 from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES, read_memory
 from penstock.language.text import TextSpan

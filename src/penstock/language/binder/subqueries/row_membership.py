@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.algebra import Project, UnionAll
 from penstock.algebra.null_safe import may_be_null, without_null, zero_of
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.nodes import Call, Column, Expression, Literal, OuterColumn, conjunction, conjuncts
 from penstock.language.binder.inputs.joins import columns
 from penstock.language.binder.placeholders import OPERAND, outer_columns

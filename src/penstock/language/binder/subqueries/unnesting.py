@@ -37,7 +37,7 @@ from penstock.algebra import (
 from penstock.algebra.nodes.join import Pairs
 from penstock.algebra.null_safe import same
 from penstock.expressions.aggregates import value_of_nothing
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.nodes import (
     Call,
     Column,

@@ -23,7 +23,7 @@ from penstock.algebra import Algebra, Distinct, OuterKind, Project, Select, Semi
 from penstock.algebra.nodes.base import common_domain
 from penstock.algebra.null_safe import may_be_null, same, zero_of
 from penstock.algebra.optimizer.rules.support import is_volatile
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.nodes import (
     Call,
     Column,

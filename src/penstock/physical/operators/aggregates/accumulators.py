@@ -23,7 +23,7 @@ from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
 from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row, two_sum
 from penstock.expressions.aggregates.contract import ArgumentState, NullRule
-from penstock.expressions.evaluate import evaluate_all, mask
+from penstock.expressions.evaluation.evaluate import evaluate_all, mask
 from penstock.expressions.sketches.hyperloglog import RANK_BITS
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import in_time, pane_codes, sum_by_code

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.expressions.evaluate import evaluate_all, mask
+from penstock.expressions.evaluation.evaluate import evaluate_all, mask
 from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, distinct_slots, in_time
 from penstock.physical.kernels.fingerprints import fingerprints

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.algebra.optimizer.rules.support import is_volatile
-from penstock.expressions.evaluate import mask
+from penstock.expressions.evaluation.evaluate import mask
 from penstock.expressions.nodes import Expression, columns_of, conjunction, conjuncts, remap
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import fingerprints

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.expressions.evaluate import mask
+from penstock.expressions.evaluation.evaluate import mask
 from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes

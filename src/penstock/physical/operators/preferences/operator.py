@@ -17,7 +17,7 @@ import numpy as np
 from penstock.algebra.nodes.preference_clause import BudgetKind, Preference
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.events import log_event, logger_of
-from penstock.expressions.evaluate import mask
+from penstock.expressions.evaluation.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.expressions.sketches.count_sketch import value_hashes
 from penstock.physical.decisions import Decided

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.preference_clause import BudgetKind
 from penstock.expressions.draws import draws
-from penstock.expressions.evaluate import mask
+from penstock.expressions.evaluation.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.physical.elements import Bools, Elements, concat, forever
 from penstock.physical.kernels.fingerprints import fingerprints

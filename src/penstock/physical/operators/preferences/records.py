@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.expressions.evaluate import evaluate_all, mask
+from penstock.expressions.evaluation.evaluate import evaluate_all, mask
 from penstock.expressions.sampling.inclusion import INCLUSION, SIDE, packed
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import group_codes

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.expressions.evaluate import mask
+from penstock.expressions.evaluation.evaluate import mask
 from penstock.physical.elements import Bools, Elements, Int64s, concat, empty
 from penstock.physical.kernels.arrival_order import argsort_values
 from penstock.physical.kernels.compiled import argsort_time

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from penstock.expressions.evaluate import evaluate_all
+from penstock.expressions.evaluation.evaluate import evaluate_all
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import distinct_slots
 from penstock.physical.operators.base.contract import Moment, Operator

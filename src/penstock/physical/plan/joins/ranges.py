@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.first_rows import SortKey
 from penstock.algebra.optimizer.rules.support import is_volatile
-from penstock.expressions.evaluate import evaluate_all
+from penstock.expressions.evaluation.evaluate import evaluate_all
 from penstock.expressions.nodes import FLIPPED, Call, Cast, Column, Expression, Literal, conjuncts, remap
 from penstock.expressions.user import UserCall
 from penstock.physical.elements import Bools, Elements, Int64s

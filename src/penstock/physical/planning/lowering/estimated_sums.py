@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from penstock.algebra import Aggregate, Algebra, Project, Select, StretchChances
 from penstock.algebra.nodes.base import RECORD
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import DOUBLE
-from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal, columns_of, remap
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.temporal.stretch_chances import StretchChancesSpec

@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.algebra import Algebra, Project, RowWindow, Select
 from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.shed import Shed
-from penstock.expressions.functions import build_call
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.nodes import Column, Expression, Literal, conjunction, substitute, substitute_all
 from penstock.physical.plan.temporal.shedding import ShedRowsSpec, ShedSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower

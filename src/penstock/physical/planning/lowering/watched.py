@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from penstock.algebra import Aggregate, Algebra
 from penstock.expressions.aggregates.estimate import range_of, upper_of
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import DOUBLE
-from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.rowwise import WatchedSpec

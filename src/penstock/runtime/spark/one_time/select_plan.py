@@ -23,7 +23,7 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error
-from penstock.expressions.shown import shown_row
+from penstock.expressions.values.shown import shown_row
 from penstock.physical.elements import Elements, forever
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult

@@ -15,7 +15,7 @@ from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
 from penstock.connectors.sources import is_rereadable, open_source
-from penstock.expressions.shown import shown_row
+from penstock.expressions.values.shown import shown_row
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter
 from penstock.physical.execution.executor import IngestExecutor

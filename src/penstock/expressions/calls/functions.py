@@ -14,8 +14,8 @@ from penstock.errors import PenstockError, nearest
 from penstock.expressions.aggregates import build_aggregate, is_aggregate, known_aggregates
 from penstock.expressions.coercion import is_integer
 from penstock.expressions.library import TABLE
+from penstock.expressions.library.registry import Function
 from penstock.expressions.nodes import Call, Cast, Expression
-from penstock.expressions.registry import Function
 from penstock.expressions.values.casts import converter
 from penstock.types import type_name
 

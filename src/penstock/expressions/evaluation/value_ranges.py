@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import MIRRORED, Call, Cast, Column, Expression, Literal
-from penstock.expressions.user import volatile
 from penstock.types import TIMESTAMP
 
 _T = pa.types

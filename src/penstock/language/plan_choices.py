@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from penstock.algebra.nodes.query import PlanChoice
 from penstock.errors import PenstockError
-from penstock.language.plans.form import Part, fault, parsed, printed
-from penstock.language.queries import PlanQuery, QueryTree
+from penstock.language.plan_form import Part, fault, parsed, printed
+from penstock.language.queries import PlanQuery, WholeQuery
 
 #: By operator and attribute what is chosen; None takes a choice back.
 Chosen: TypeAlias = Mapping[tuple[str, str], str | None]
@@ -112,7 +112,7 @@ def choices_difference(before: str, after: str) -> str:
     return json.dumps(data, ensure_ascii=False)
 
 
-def attributes_with_plan(tree: QueryTree, attributes: dict[str, str]) -> dict[str, str]:
+def attributes_with_plan(tree: WholeQuery, attributes: dict[str, str]) -> dict[str, str]:
     """Return the attributes of a query with the choices of the plan as data that it is made of; those that are written
     beside it come first."""
     chosen = choices_text(choices_of_plan(tree.text)) if isinstance(tree, PlanQuery) else NO_CHOICES

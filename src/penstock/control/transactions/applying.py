@@ -15,6 +15,7 @@ from dataclasses import replace
 from penstock.algebra.nodes.query import StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
+from penstock.control.drafting.versions import Versions, applied, failed, failure
 from penstock.control.engine import ControlEnds, Engine, EngineVersion, NextVersion, Preparation
 from penstock.control.entities.batch_log import BatchLogWriter
 from penstock.control.life.due_steps import changes_plans
@@ -27,7 +28,6 @@ from penstock.control.transactions.backlog import AcceptedItem, Backlog, depende
 from penstock.control.transactions.late_waits import have_wait, late_waits
 from penstock.control.transactions.merging import with_changes
 from penstock.control.transactions.past_reading import PastReading
-from penstock.control.versions import Versions, applied, failed, failure
 from penstock.errors import PenstockError, as_known, log_internal
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import QueryStatus

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
-from penstock.expressions.functions import function
+from penstock.expressions.calls.functions import function
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal
-from penstock.expressions.user import UserCall, volatile
+from penstock.expressions.user import UserCall
 from penstock.expressions.user_calls import call_function
 from penstock.expressions.values.casts import convert
 from penstock.expressions.values.datum import Datum, is_scalar, to_array

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from penstock.control.command_log import CommandLog, Transaction, digest
 from penstock.control.life.changes import PauseQuery, query_of
-from penstock.control.life.phases import Phase
+from penstock.control.phases import Phase
 from penstock.control.registry import quoted
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery

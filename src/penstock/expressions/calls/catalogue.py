@@ -1,6 +1,6 @@
 """The page docs/functions.md, printed from the tables of functions.
 
-`python -m penstock.expressions.catalogue > docs/functions.md` updates it.
+`python -m penstock.expressions.calls.catalogue > docs/functions.md` updates it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from penstock.expressions.library import NOTES, TOPICS
 
 _HEAD = """# Functions
 
-Written from the tables in `src/penstock/expressions` by `python -m penstock.expressions.catalogue`; a test keeps it
-current. Names are case-insensitive; brackets mark what may be left out. Meaning is Spark's with ANSI off: a value
+Written from the tables in `src/penstock/expressions` by `python -m penstock.expressions.calls.catalogue`; a test keeps
+it current. Names are case-insensitive; brackets mark what may be left out. Meaning is Spark's with ANSI off: a value
 without a result is NULL, and no row ever stops a query.
 """
 

@@ -11,11 +11,11 @@ from typing import cast
 
 import pyarrow as pa
 
+from penstock.expressions.calls.functions import row_of
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import BOOLEAN, as_decimal, is_decimal, is_float, is_integer
-from penstock.expressions.evaluate import constant
-from penstock.expressions.functions import row_of
+from penstock.expressions.evaluation.evaluate import constant
 from penstock.expressions.nodes import MIRRORED, Call, Cast, Expression, Literal
-from penstock.expressions.user import volatile
 from penstock.tree import Node
 
 TRUE, FALSE = Literal(BOOLEAN, True), Literal(BOOLEAN, False)

@@ -9,6 +9,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.deep import deep
 from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
+from penstock.language.binder.scalars.unsupported import refusals
 from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog
 from penstock.language.commands import (
@@ -24,7 +25,6 @@ from penstock.language.queries import Name
 from penstock.language.statements import CreateQuery, Creation, OneTimeSelect, kind_of
 from penstock.language.statements.statement import Statement
 from penstock.language.text import SourceText, TextSpan
-from penstock.language.unsupported import refusals
 from penstock.settings import Settings
 
 

@@ -12,8 +12,8 @@ from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
 from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, log_source
-from penstock.control.life.phases import Phase
 from penstock.control.outcomes import CommandOutcome, CommandState
+from penstock.control.phases import Phase
 from penstock.control.posted_rows import ContentsRead, PostedRows
 from penstock.control.registry import Registry, default_sink
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredComputation, StoredObject, StoredQuery
@@ -21,7 +21,7 @@ from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.catalog import Catalog
-from penstock.language.plans.choices import as_choices, choices_in
+from penstock.language.plan_choices import as_choices, choices_in
 from penstock.physical.execution.progress import timed_sources
 from penstock.settings import Settings
 from penstock.types import BEGIN, END, Interval

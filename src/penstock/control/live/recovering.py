@@ -13,19 +13,19 @@ from dataclasses import replace
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
-from penstock.control.applying import Applier
 from penstock.control.command_log import Transaction
 from penstock.control.drafting.draft import Draft
+from penstock.control.drafting.versions import failed, queried
 from penstock.control.engine import ControlEnds, EngineVersion
 from penstock.control.entities.relations import control_tables
+from penstock.control.live.repair import accepted, change_with_paused, held_numbers, pause, paused_numbers, with_paused
 from penstock.control.outcomes import SYSTEM, CommandOutcome
 from penstock.control.registry import Registry, default_sink, restored
-from penstock.control.repair import accepted, change_with_paused, held_numbers, pause, paused_numbers, with_paused
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog
+from penstock.control.transactions.applying import Applier
 from penstock.control.transactions.backlog import AcceptedItem
 from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange, bound_change, with_changes
-from penstock.control.versions import failed, queried
 from penstock.errors import PenstockError, as_known
 from penstock.language.catalog import QueryStatus
 from penstock.physical.plan.strategies import Strategy

@@ -10,22 +10,31 @@ from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.optimizer.answer_rate import MANY, rows_of_answer
 from penstock.algebra.properties.statistics import known_statistics
 from penstock.errors import counted
+from penstock.expressions.calls.volatile import volatile, volatile_calls
 from penstock.expressions.nodes import Expression
-from penstock.expressions.user import volatile, volatile_calls
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.inputs.nonretroactive import refuse_unjoined
 from penstock.language.binder.select.queries import QueryBinder
 from penstock.language.clauses import AsOf, StartClause
-from penstock.language.queries import QueryTree
+from penstock.language.plans.document import read_plan
+from penstock.language.queries import PlanQuery, WholeQuery
 from penstock.language.text import TextSpan
 from penstock.tree import reached
 from penstock.types import CALENDAR, TimeDomain
 
 
-def continuous(tree: QueryTree, context: Context) -> Algebra:
+def root_of(tree: WholeQuery, context: Context) -> Algebra:
+    """Return a query that is written as text or as a plan. Raises BindingFailed with the errors recorded."""
+    binder = QueryBinder(context)
+    if isinstance(tree, PlanQuery):
+        return binder.as_root(context.guard(tree.text_span, lambda: read_plan(tree.text, context)), tree.span)
+    return binder.root(tree)
+
+
+def continuous(tree: WholeQuery, context: Context) -> Algebra:
     """Return a continuous query. Raises BindingFailed with the errors recorded."""
-    root = QueryBinder(context).root(tree)
+    root = root_of(tree, context)
     refuse_unjoined(root, tree.span, context)
     check_volatile(root, tree.span, context)
     return root

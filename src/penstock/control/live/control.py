@@ -23,13 +23,14 @@ from penstock.control.drafting.catalog_text import catalog_text
 from penstock.control.drafting.contents import DueSteps, NotedFailure, PostedScript, ScriptMode
 from penstock.control.drafting.drafted import DraftContext, Policy, changes
 from penstock.control.drafting.script import ScriptCommands, commands_of
+from penstock.control.drafting.versions import queried
 from penstock.control.engine import ControlEnds, Engine, EngineVersion
 from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
 from penstock.control.life.listed_query import ListedQuery
-from penstock.control.life.phases import Phase
+from penstock.control.live.recovering import RecoveringApplier
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
+from penstock.control.phases import Phase
 from penstock.control.posted_rows import POSTED, ContentsRead, PostedRows, PostLimits
-from penstock.control.recovering import RecoveringApplier
 from penstock.control.registry import Registry, queries_over, settings_of
 from penstock.control.sealed_files import SealedFiles, moved_away
 from penstock.control.stored_catalog import StoredComputation, StoredObject, StoredQuery
@@ -37,11 +38,10 @@ from penstock.control.transactions.accepting import Acceptor
 from penstock.control.transactions.listing import listed_queries
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import Request
-from penstock.control.versions import queried
 from penstock.errors import PenstockError, as_known, as_name
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog
-from penstock.language.parse import parse_script
+from penstock.language.scripts.parse import parse_script
 from penstock.language.statements.script import Script
 from penstock.storage import Locked
 

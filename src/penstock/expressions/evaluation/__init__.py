@@ -1,0 +1,1 @@
+"""What expressions evaluate to: over columns, where they are constant, and over ranges of values."""

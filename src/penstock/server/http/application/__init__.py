@@ -1,0 +1,1 @@
+"""The application of all routes, and the server that has its connections."""
