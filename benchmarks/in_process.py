@@ -7,9 +7,10 @@ bytes that each writes:
 - beside a window of so many rows, which came in one post;
 - after so many posts of one row, without RETAIN, with it, and to a relation;
 - beside so many rows of answers, which such a server keeps;
-- after so many cycles of CREATE QUERY and DROP QUERY.
+- after so many cycles of CREATE QUERY and DROP QUERY;
+- beside so many standing queries.
 
-No figure may grow with the number in it.
+No figure but the last may grow with the number in it.
 """
 
 from __future__ import annotations
@@ -150,6 +151,16 @@ def cycles(number: int, tries: int) -> dict[str, Any]:
         return measure(server, "cycles of CREATE and DROP", number, tries)
 
 
+def standing(number: int, tries: int) -> dict[str, Any]:
+    queries = (
+        f"CREATE QUERY q{i} AS SELECT SUM(v) AS a FROM s [RANGE {60 + i} SECONDS] WHERE v > {i};" for i in range(number)
+    )
+    with serving(STREAM.format(options="") + "".join(queries)) as server:
+        for _ in range(3):
+            server.post(10)
+        return measure(server, "standing queries", number, tries)
+
+
 FIGURES: dict[str, tuple[tuple[int, ...], Callable[[int, int], dict[str, Any]]]] = {
     "windows": ((0, 100_000, 1_000_000), lambda n, t: windows(n, t, JOIN, "rows in a window of time")),
     "rows": ((0, 100_000, 1_000_000), lambda n, t: windows(n, t, ROWS, "rows in a window of rows")),
@@ -161,6 +172,7 @@ FIGURES: dict[str, tuple[tuple[int, ...], Callable[[int, int], dict[str, Any]]]]
     "relation": ((100, 10_000), lambda n, t: posts(n, t, RELATION, "posts to a relation", "")),
     "answers": ((0, 1_000_000, 5_000_000), answers),
     "cycles": ((0, 2_000), cycles),
+    "standing": ((10, 300, 1_000), standing),
 }
 
 

@@ -12,8 +12,10 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,6 +23,8 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.client import connect
+from penstock.language.scripts import parse
+from penstock.language.text import SourceText
 from penstock.server.addresses import Address, HostNames
 from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
@@ -82,6 +86,26 @@ def test_answers_for_programs(live: Running, home: Path, monkeypatch: pytest.Mon
     code, out, err = called(*query, "SHOW VIEWS; DROP VIEW low;")
     assert code == 0 and "CREATE VIEW low" in out and err == "DROP VIEW: COMPLETED (command 5)\n"
     assert called(*query, "SELECT 5 / 2 AS h FROM rooms LIMIT 1", "--set", "integer_division=true")[1] == "h\n2\n"
+
+
+def test_a_statement_is_read_once_here_and_once_at_the_server(
+    live: Running, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server runs in this process, so both are counted."""
+    counts: Counter[str] = Counter()
+    read = parse._parsed
+
+    def counted(source: SourceText, tokens: list[Any]) -> Any:
+        counts[source.text[tokens[0].start : tokens[-1].end + 1]] += 1
+        return read(source, tokens)
+
+    monkeypatch.setattr(parse, "_parsed", counted)
+    options = ["--connect", live.url, "--token-file", token_file(home, live)]
+    for text in ("SELECT room FROM rooms", "SHOW QUERIES", "EXPLAIN SELECT room FROM rooms"):
+        for form in ("csv", "table"):
+            counts.clear()
+            assert called("query", text, *options, "--format", form)[0] == 0
+            assert counts == {text: 2}, (text, form)
 
 
 def test_errors_of_statements(live: Running, home: Path) -> None:

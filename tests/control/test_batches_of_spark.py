@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.control.engine import EngineListener
 from penstock.engines import spark
 from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
@@ -66,7 +67,10 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
     made = Served(SparkEngine(tmp_path, lambda: pytest.fail("Spark is not needed")), FakeRun())
     run: Any = made.run
     made.engine.run = run
-    made.engine.serve(made.events.append)
+    listener = EngineListener()
+    listener.delivered = made.events.append  # type: ignore[method-assign]
+    made.engine.listen(listener)
+    made.engine.serve()
     yield made
     made.engine.close()
 

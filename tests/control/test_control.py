@@ -254,11 +254,7 @@ class Stubborn(InProcessEngine):
         return super().change(version, prepared)
 
     def fail(self, place: int) -> None:
-        self._on_failed(place, PenstockError("P0621", "a function failed"))
-
-    def listen(self, on_failed: object) -> None:
-        assert callable(on_failed)
-        self._on_failed = on_failed
+        self._listener.failed(place, PenstockError("P0621", "a function failed"))
 
 
 def test_a_command_that_fails_takes_along_what_depends_on_it_and_nothing_else(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
 from penstock.expressions.calls import user_functions
 from penstock.expressions.user import UserFunction
+from penstock.runtime.live import state_folder
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import KINDS, LOSSES, FailingCalls, PowerCut, PowerLost
@@ -134,13 +135,19 @@ def check_cuts(tmp_path: Path, expected: dict[str, list[dict[str, Any]]], first:
         number += every
 
 
-def test_power_that_goes(tmp_path: Path, expected: dict[str, list[dict[str, Any]]]) -> None:
+@pytest.fixture(params=[state_folder.PAGE, 1], ids=["whole", "in pages"])
+def pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut the mappings of the state into pages."""
+    monkeypatch.setattr(state_folder, "PAGE", request.param)
+
+
+def test_power_that_goes(pages: None, tmp_path: Path, expected: dict[str, list[dict[str, Any]]]) -> None:
     assert check_cuts(tmp_path, expected, 3, 17) > 5
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_power_that_goes_at_every_call(tmp_path: Path, expected: dict[str, list[dict[str, Any]]]) -> None:
+def test_power_that_goes_at_every_call(pages: None, tmp_path: Path, expected: dict[str, list[dict[str, Any]]]) -> None:
     assert check_cuts(tmp_path, expected, 1, 1) > 100
 
 

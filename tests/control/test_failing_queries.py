@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from control_kit import STREAM, SUM, Server
 
-from penstock.control.engine import EngineVersion, NextVersion, OnFailed, Preparation
+from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.life.reconcile import difference
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
 from penstock.engines.in_process import InProcessEngine
@@ -28,9 +28,6 @@ class Failing(InProcessEngine):
         super().__init__(folder)
         self._left_out = left_out
 
-    def listen(self, on_failed: OnFailed) -> None:
-        self._on_failed = on_failed
-
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         found = super().change(version, prepared)
         for place in self._left_out:
@@ -39,7 +36,7 @@ class Failing(InProcessEngine):
         return found
 
     def fail(self, place: int) -> None:
-        self._on_failed(place, PenstockError("P0621", "a function failed"))
+        self._listener.failed(place, PenstockError("P0621", "a function failed"))
 
 
 def until(condition: Callable[[], bool]) -> None:

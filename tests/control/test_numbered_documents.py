@@ -184,16 +184,35 @@ def test_a_control_whose_lock_is_lost_replaces_nothing(tmp_path: Path, monkeypat
     first, second = Server(tmp_path), Server(tmp_path)
     first.done(STREAM)
     before = files(tmp_path)
-    for _ in range(2):
+    assert second.control.stop_reason is None
+    for attempt in range(2):
         with pytest.raises(PenstockError, match=r"P0601: .*1\.json exists already") as caught:
             second.run(STREAM.replace(" S ", " T "))
+        assert ("the control has ended" in caught.value.message) == bool(attempt)
         assert "stop all" in (caught.value.hint or "")
         assert files(tmp_path) == before
+    reason = second.control.stop_reason
+    assert reason is not None and "1.json exists already" in reason.message and "stop all" in (reason.hint or "")
     first.done(SUM)
     for system in (second, first):
         system.control.close()
     again = Server(tmp_path)
     assert sorted(one.name for one in again.control.stored.values()) == ["S", "q"]
+    again.control.close()
+
+
+def test_a_control_that_cannot_remove_its_own_goes_on_once_it_can(tmp_path: Path) -> None:
+    system = Server(tmp_path)
+    with replaced_storage(LocalStorage(Stuck())):
+        with pytest.raises(PenstockError, match="Read-only"):
+            system.run(STREAM)
+        with pytest.raises(PenstockError, match=r"exists already|Read-only"):
+            system.run(STREAM)
+        assert system.control.stop_reason is None
+    system.done(STREAM)
+    system.control.close()
+    again = Server(tmp_path)
+    assert [one.name for one in again.control.stored.values()] == ["S"]
     again.control.close()
 
 

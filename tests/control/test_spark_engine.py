@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.algebra.nodes.query import Start, StartMode
-from penstock.control.engine import Activity, NextVersion, StandingQuery
+from penstock.algebra.nodes.scans import declared_sources
+from penstock.control.engine import Activity, NextVersion, StandingQuery, StandingSource
 from penstock.control.life.reconcile import difference
 from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
@@ -27,7 +28,9 @@ NOW, RUNNING, PAUSED = Start(StartMode.NOW), Activity.RUNNING, Activity.PAUSED
 def engine(tmp_path: Path) -> SparkEngine:
     """An engine with a stream at place 1 and a relation at place 2, without Spark."""
     made = SparkEngine(tmp_path, lambda: pytest.fail("Spark is not needed"))
-    made._standing, made._sources = {1: (11, RUNNING), 2: (12, RUNNING)}, frozenset({"S"})
+    standing = {1: StandingQuery(1, 11, STREAM, NOW, RUNNING), 2: StandingQuery(2, 12, RELATION, NOW, RUNNING)}
+    sources = {0: StandingSource(0, next(iter(declared_sources(STREAM.root).values())))}
+    made._version = NextVersion(0, sources, standing)
     return made
 
 
@@ -51,7 +54,7 @@ def test_a_query_of_a_run_that_has_not_begun_is_checked_when_it_is_changed(
 
 
 def work_of(engine: SparkEngine, version: NextVersion) -> Work:
-    return engine._work(version, difference(version, engine._standing))
+    return engine._work(version, difference(version, engine._version.standing))
 
 
 def test_a_version_becomes_the_work_of_a_run(engine: SparkEngine) -> None:

@@ -3,6 +3,7 @@ start finds then."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from control_kit import Server
 
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
+from penstock.runtime.live import state_folder
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage, SystemCalls
 from penstock.testing.faults import FailingCalls
@@ -103,6 +105,31 @@ def test_what_is_written_does_not_grow_with_the_state(kind: str, tmp_path: Path,
         assert size < few[name] + 20_000, (name, size, few[name])
 
 
+def test_queries_that_come_and_go_are_in_pages_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are made, filled, emptied and left again; after each restart all goes on in its order."""
+    monkeypatch.setattr(state_folder, "PAGE", 4)
+    draw, declared = random.Random(5), list[int]()
+    system = Server(tmp_path)
+    system.done(STREAM.format(""))
+    for number in range(80):
+        if number < 30 or (number < 50 and draw.random() < 0.5) or not declared:
+            system.done(f"CREATE QUERY q{number} AS SELECT SUM(v) AS a FROM s [RANGE {number + 1} SECONDS];")
+            declared.append(number)
+        else:
+            gone = declared.pop(draw.randrange(len(declared)))
+            system.done(f"DROP QUERY q{gone};")
+        post(system, number, 1, number)
+        if number % 7 == 6:
+            before = {name: system.answers(f"q{name}") for name in declared}
+            system.control.close()
+            system = Server(tmp_path)
+            assert {name: system.answers(f"q{name}") for name in declared} == before
+            assert [one.stored.name for one in system.control.queries()] == [f"q{name}" for name in declared]
+    post(system, 0, 1, 100)
+    assert all(system.answers(f"q{name}")[-1]["ts"] for name in declared)
+    system.control.close()
+
+
 @pytest.mark.parametrize("declared", [STREAM.format(""), STREAM.format(" RETAIN 100000 SECONDS"), RELATION])
 def test_what_is_written_does_not_grow_with_the_posts(declared: str, tmp_path: Path, calls: CountedCalls) -> None:
     system = Server(tmp_path)
@@ -120,9 +147,32 @@ def test_what_is_written_does_not_grow_with_the_posts(declared: str, tmp_path: P
     assert len(files) < 60
 
 
+def test_what_a_command_writes_does_not_grow_with_the_queries(tmp_path: Path, calls: CountedCalls) -> None:
+    written = []
+    for count in (20, 300):
+        system = Server(tmp_path / str(count))
+        queries = (f"CREATE QUERY q{i} AS SELECT SUM(v) AS a FROM s [RANGE {60 + i} SECONDS];" for i in range(count))
+        system.done(STREAM.format("") + "".join(queries))
+        post(system, 0, 5, 1)
+        post(system, 5, 5, 2)
+        found = []
+        for number in range(5):
+            before = calls.written
+            system.done(f"CREATE QUERY c{number} AS SELECT SUM(v) AS a FROM s [RANGE 7 SECONDS];")
+            system.done(f"DROP QUERY c{number};")
+            found.append(calls.written - before)
+        written.append(sorted(found)[2])
+        system.control.close()
+    few, many = written
+    # Of each mapping by query a page, and what differs from the base of the manifest.
+    assert many < few + 50_000
+
+
+@pytest.mark.parametrize("page", [state_folder.PAGE, 1])
 @pytest.mark.parametrize("kind", KEEPERS)
-def test_a_start_goes_on_with_all_of_it(kind: str, tmp_path: Path) -> None:
+def test_a_start_goes_on_with_all_of_it(kind: str, page: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside one that was never ended, and with a step that failed at its end."""
+    monkeypatch.setattr(state_folder, "PAGE", page)
     declared, query = KEEPERS[kind]
     found = []
     for restarts in (False, True):

@@ -34,15 +34,15 @@ def test_answers_are_read_by_the_number_of_rows_read() -> None:
     draw, kept, expected = random.Random(2), KeptAnswers(), list[int]()
     for number in range(100):
         size = 1 + draw.randrange(5)
-        kept.append(pa.table({"v": [number] * size}))
+        kept = kept.followed_by(pa.table({"v": [number] * size}))
         expected += [number] * size
-        before = kept.copy()
+        before = kept
     read: list[int] = []
     while len(read) < 250:
         read += kept.since(len(read), 250).column("v").to_pylist()
     assert read == expected[:250]
     assert kept.rows == len(expected) == before.rows
-    kept.append(pa.table({"v": [7]}))
+    kept = kept.followed_by(pa.table({"v": [7]}))
     assert (before.rows, sum(part.num_rows for part in before.parts)) == (len(expected),) * 2
     with pytest.raises(IndexError):
         kept.since(kept.rows, kept.rows + 1)

@@ -9,8 +9,9 @@ answers and the health of the engine. What an engine cannot do it refuses with t
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
@@ -104,6 +105,15 @@ class NextVersion:
     def computations(self) -> frozenset[int]:
         """Return the computations of its queries."""
         return frozenset(query.computation for query in self.queries.values())
+
+    @cached_property
+    def standing(self) -> Mapping[int, tuple[int, Activity]]:
+        """Return by place the computation that answers and what it does, for `reconcile.difference`."""
+        return {place: (query.computation, query.activity) for place, query in self.queries.items()}
+
+    def declares(self, sources: Collection[str]) -> bool:
+        """Return whether it has all sources of some names."""
+        return {one.source.name for one in self.sources.values()}.issuperset(sources)
 
 
 @dataclass(frozen=True)
@@ -235,13 +245,23 @@ def with_instants(begun: Mapping[int, int], version: NextVersion, ahead: Mapping
     return instants
 
 
-#: Is called with the place of a query that failed.
-OnFailed = Callable[[int, PenstockError], None]
-#: Is called with the figures of a batch, and the places of queries by the names that they have in it; returns whether
-#: rows have been posted.
-OnBatch = Callable[[BatchFigures, Mapping[str, int]], bool]
-#: Is called with what there is to know of a batch that has been delivered, as JSON values.
-OnDelivered = Callable[[Mapping[str, object]], None]
+class EngineListener:
+    """What follows an engine; its methods are called by any thread. This one ignores everything."""
+
+    def failed(self, place: int, error: PenstockError) -> None:
+        """A query has failed alone."""
+
+    def batch(self, figures: BatchFigures, places: Mapping[str, int]) -> bool:
+        """Take a batch before it counts as delivered: one that is repeated after a crash comes again, with the same
+        number. Return whether rows have been posted. What it raises ends the run.
+
+        Args:
+            places: of queries by the names that they have in it.
+        """
+        return False
+
+    def delivered(self, batch: Mapping[str, object]) -> None:
+        """Take what there is to know of a batch that has been delivered, as JSON values."""
 
 
 class Preparation(Protocol):
@@ -306,19 +326,11 @@ class Engine(Protocol):
     def figures(self) -> EngineFigures:
         """Return what has been measured up to the last batch; called by any thread."""
 
-    def listen(self, on_failed: OnFailed) -> None:
-        """Set what is called, by any thread, when a query fails alone."""
+    def listen(self, listener: EngineListener) -> None:
+        """Set what follows it."""
 
-    def serve(self, on_delivered: OnDelivered) -> None:
-        """Process by itself what comes, until `close`; to be called once a version runs.
-
-        Args:
-            on_delivered: is called after each batch, by any thread.
-        """
-
-    def follow(self, on_batch: OnBatch) -> None:
-        """Set what is called with each batch, before it counts as delivered: one that is repeated after a crash comes
-        again, with the same number. What it raises ends the run."""
+    def serve(self) -> None:
+        """Process by itself what comes, until `close`; to be called once a version runs."""
 
     def tap(self, edge: TappedPort, rows: int) -> Tap:
         """Return the next rows that pass over an edge of the plan, as far as they can be had. Raises PenstockError

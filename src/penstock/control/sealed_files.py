@@ -110,12 +110,16 @@ class SealedFiles:
             raise not_written(path, error) from error
 
 
+class NumberTaken(PenstockError):
+    """A number of a document is another server's, which does not know this one: this one is to end."""
+
+
 @dataclass(frozen=True)
 class NumberedDocuments:
     """Documents of one kind, `<prefix><number>.json`: a number that exists is refused, also of another process.
 
     Where the lock of a folder is lost, as may happen on a network disk, two controls count from the same number: the
-    first that writes it has it, and nothing that was accepted is replaced.
+    first that writes it has it, and nothing that was accepted is replaced. The other one ends.
     """
 
     files: SealedFiles
@@ -139,7 +143,8 @@ class NumberedDocuments:
         """Write a document durably under a number that does not exist.
 
         Raises:
-            PenstockError: P0601, it cannot be written, or the number exists; nothing of the document is there then.
+            NumberTaken: P0601, another server has written one of the number.
+            PenstockError: P0601, it cannot be written; nothing of the document is there then.
         """
         name = self._name(number)
         if number in self._left and self.files.remove(name):
@@ -147,7 +152,8 @@ class NumberedDocuments:
         try:
             self.files.write(name, document, new=True)
         except FileExistsError as error:
-            raise PenstockError(
+            taken = PenstockError if number in self._left else NumberTaken
+            raise taken(
                 "P0601",
                 f"{self.files.root / name} exists already, and is not replaced",
                 cause=error,

@@ -25,11 +25,9 @@ from penstock.control.engine import (
     Activity,
     EngineFigures,
     EngineHealth,
+    EngineListener,
     EngineVersion,
     NextVersion,
-    OnBatch,
-    OnDelivered,
-    OnFailed,
     Preparation,
     SelectScope,
     StandingQuery,
@@ -104,7 +102,7 @@ class _State:
             standing=dict(self.standing),
             posts=dict(self.posts),
             paths=dict(self.paths),
-            answers={place: kept.copy() for place, kept in self.answers.items()},
+            answers=dict(self.answers),
             complete=dict(self.complete),
         )
 
@@ -121,8 +119,7 @@ class InProcessEngine:
         self._folder = None if folder is None else StateFolder(folder)
         self._lock = threading.RLock()
         self._live = LiveEngine(shards)
-        self._on_batch: OnBatch | None = None
-        self._on_failed: OnFailed | None = None
+        self._listener = EngineListener()
         # All answers are kept in memory, and on disk.
         self._free = min(free_bytes(Path.cwd() if folder is None else folder), _MOST_KEPT)
         self._limits = ResultLimits.of(0, self._free, {})
@@ -266,13 +263,10 @@ class InProcessEngine:
             places = {name: int(place) for name, place in live.places.items()}
             return EngineFigures(live.metrics, live.run, places, rows_since=live.run.since)
 
-    def listen(self, on_failed: OnFailed) -> None:
+    def listen(self, listener: EngineListener) -> None:
         """Queries of this engine fail alone where an operator of theirs raises, and where they have more answers than
         their limit."""
-        self._on_failed = on_failed
-
-    def follow(self, on_batch: OnBatch) -> None:
-        self._on_batch = on_batch
+        self._listener = listener
 
     def tap(self, edge: TappedPort, rows: int) -> Tap:
         return self._taps.begin(edge, rows)
@@ -334,13 +328,11 @@ class InProcessEngine:
 
     # -- rounds and answers ------------------------------------------------------------------------------------
 
-    def serve(self, on_delivered: OnDelivered) -> None:
-        self._thread = threading.Thread(
-            target=self._run_rounds, args=[on_delivered], name="penstock-rounds", daemon=True
-        )
+    def serve(self) -> None:
+        self._thread = threading.Thread(target=self._run_rounds, name="penstock-rounds", daemon=True)
         self._thread.start()
 
-    def _run_rounds(self, on_delivered: OnDelivered) -> None:
+    def _run_rounds(self) -> None:
         while True:
             self._woken.wait()
             self._woken.clear()
@@ -355,7 +347,7 @@ class InProcessEngine:
             with self._rounded:
                 self._rounds += 1
                 self._rounded.notify_all()
-            on_delivered({"number": self._rounds, "version": self.version().number})
+            self._listener.delivered({"number": self._rounds, "version": self.version().number})
 
     def _note_failure(self, error: Exception) -> None:
         """Log why a round has failed, unless the one before failed so too."""
@@ -382,7 +374,7 @@ class InProcessEngine:
                 failed = self._end_failed() | self._end_exceeding()
                 figures = self._live.figures()
                 places = {name: int(place) for name, place in figures.places.items()}
-                posted = self._on_batch is not None and self._on_batch(figures.run.batches[-1], places)
+                posted = self._listener.batch(figures.run.batches[-1], places)
                 self._save()
             except BaseException:
                 self._take_back()
@@ -390,8 +382,7 @@ class InProcessEngine:
             if posted or self._live.is_behind:
                 self.wake()
             for which, error in failed.items():
-                if self._on_failed is not None:
-                    self._on_failed(which, error)
+                self._listener.failed(which, error)
             for number, source in self._state.sources.items():
                 connector = open_source(source) if source.is_stream else None
                 if isinstance(connector, PostedFilesSource):
@@ -482,7 +473,8 @@ class InProcessEngine:
 
     def _add(self, place: int, table: pa.Table) -> None:
         if table.num_rows:
-            self._state.answers.setdefault(place, KeptAnswers()).append(table)
+            before = self._state.answers.get(place, KeptAnswers())
+            self._state.answers[place] = before.followed_by(table)
 
     # -- versions ----------------------------------------------------------------------------------------------
 

@@ -28,11 +28,9 @@ from penstock.control.engine import (
     ControlEnds,
     EngineFigures,
     EngineHealth,
+    EngineListener,
     EngineVersion,
     NextVersion,
-    OnBatch,
-    OnDelivered,
-    OnFailed,
     Preparation,
     SelectScope,
     StandingQuery,
@@ -92,10 +90,6 @@ _PREFIX = "q"
 WAITING = "WAITING"
 
 
-def _no_one(place: int, error: PenstockError) -> None:
-    """Ignore a failure that nothing listens for yet."""
-
-
 class SparkPreparation:
     """See the contract `Preparation`. readings: those beside the run, of which this is one."""
 
@@ -138,12 +132,8 @@ class SparkEngine:
         #: None before the first change.
         self.run: SparkRun | None = None
         self._lock = threading.Lock()
-        #: By place, the computation that answers, and whether it is paused.
-        self._standing: dict[int, tuple[int, Activity]] = {}
-        self._sources: frozenset[str] = frozenset()
         self._version = NextVersion(0)
-        self._on_failed: OnFailed = _no_one
-        self._on_batch: OnBatch | None = None
+        self._listener = EngineListener()
         #: The readings of a past beside the run; one at a time has the turn.
         self._readings: list[ReadingBeside] = []
         self._turn = threading.Lock()
@@ -160,20 +150,21 @@ class SparkEngine:
         self._thread: threading.Thread | None = None
 
     def check(self, version: NextVersion) -> None:
-        due = difference(version, self._standing)
+        standing_before = self._version.standing
+        due = difference(version, standing_before)
         for place in (*due.begun, *due.moved):
             standing = version.queries[place]
             query = standing.query
             if query is None or standing.activity is not Activity.RUNNING:
                 continue
-            if not query.root.is_stream and place in self._standing and not standing.reset:
+            if not query.root.is_stream and place in standing_before and not standing.reset:
                 self._check_content(place, query)
             if place in due.begun:
                 self._check_start(query, standing.start)
 
     def awaited(self, query: Query) -> AwaitedRows | None:
         run = self.run
-        if run is None or not timed_sources(query.root).keys() <= self._sources:
+        if run is None or not self._version.declares(timed_sources(query.root)):
             return None
         found = rows_awaited(run, query, self._counts)
         if found is None or found.tick is not None:
@@ -182,7 +173,7 @@ class SparkEngine:
 
     def start_option(self, query: Query, start: Start) -> StartOption:
         run = self.run
-        if run is None or not timed_sources(query.root).keys() <= self._sources:
+        if run is None or not self._version.declares(timed_sources(query.root)):
             return StartOption(start, {})  # a source that nothing has read yet begins with the query
         return option_of_start(run, query, start)
 
@@ -196,14 +187,14 @@ class SparkEngine:
         run = self.run
         if run is None or not run.is_live:
             return None
-        added = {place: version.queries[place] for place in difference(version, self._standing).changed}
+        added = {place: version.queries[place] for place in difference(version, self._version.standing).changed}
 
         def begin() -> Ahead | None:
             """Other versions may have come since."""
             queries = {**self._version.queries, **added}
             sources = {**self._version.sources, **version.sources}
             whole = replace(version, queries=queries, sources=sources)
-            work = self._work(whole, difference(whole, self._standing))
+            work = self._work(whole, difference(whole, self._version.standing))
             try:
                 return hydrate(self._folder, run, work)
             except PenstockError as error:
@@ -215,7 +206,7 @@ class SparkEngine:
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         own = prepared.reading if isinstance(prepared, SparkPreparation) else None
         with self._lock, suspended([one for one in self._readings if one is not own]):
-            due = difference(version, self._standing)
+            due = difference(version, self._version.standing)
             work = self._work(version, due)
             try:
                 if self.run is None:
@@ -231,8 +222,7 @@ class SparkEngine:
                 if isinstance(error, PenstockError):
                     raise _named(error, version.queries) from error
                 raise
-            self._standing = {place: (query.computation, query.activity) for place, query in version.queries.items()}
-            self._sources, self._version = frozenset(work.sources), version
+            self._version = version
             if own is not None:
                 own.release()
             if self.run.rounds is not None:
@@ -265,11 +255,8 @@ class SparkEngine:
         places = {name: _place(name) for name in names}
         return EngineFigures(run.metrics(), figures, places, retained, run.dead_letters)
 
-    def listen(self, on_failed: OnFailed) -> None:
-        self._on_failed = on_failed
-
-    def follow(self, on_batch: OnBatch) -> None:
-        self._on_batch = on_batch
+    def listen(self, listener: EngineListener) -> None:
+        self._listener = listener
 
     def tap(self, edge: TappedPort, rows: int) -> Tap:
         run = self.run
@@ -364,11 +351,11 @@ class SparkEngine:
         # The state of Spark is read again only where the thread has seen an error.
         return None if run is None or self._logged is None or run.active else run.error
 
-    def serve(self, on_delivered: OnDelivered) -> None:
-        self._thread = threading.Thread(target=self._watch, args=[on_delivered], name="penstock-batches", daemon=True)
+    def serve(self) -> None:
+        self._thread = threading.Thread(target=self._watch, name="penstock-batches", daemon=True)
         self._thread.start()
 
-    def _watch(self, on_delivered: OnDelivered) -> None:
+    def _watch(self) -> None:
         """Look for batches that have been delivered, and for the end of the run."""
         checked: SparkRun | None = None
         active = False
@@ -387,7 +374,7 @@ class SparkEngine:
                 continue
             sums = run.sums()
             self._batches, self._at = sums.batches, time.monotonic()
-            on_delivered(
+            self._listener.delivered(
                 {
                     "number": sums.batches,
                     "version": run.epoch.number,
@@ -522,11 +509,10 @@ class SparkEngine:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def _failed(self, name: str, error: PenstockError) -> None:
-        self._on_failed(_place(name), _named(error, self._version.queries))
+        self._listener.failed(_place(name), _named(error, self._version.queries))
 
     def _note(self, batch: BatchFigures) -> None:
-        if self._on_batch is not None:
-            self._on_batch(batch, {name: _place(name) for name in batch.rows_out})
+        self._listener.batch(batch, {name: _place(name) for name in batch.rows_out})
 
     def _report_left_out(self, work: Work, run: SparkRun) -> None:
         """Report the queries that the run leaves out because they failed before this start."""

@@ -46,6 +46,11 @@ _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 _PREFIX = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
 
 
+def too_many(statements: int) -> str:
+    """Return the message for a script of too many statements."""
+    return f"this script has {statements:,} statements, {MAX_STATEMENTS:,} are the limit"
+
+
 def too_deep(tokens: Sequence[Token], levels: int | None = None) -> Token | None:
     """Return the first token of a statement that stands deeper than `levels` (the limit where there are none given), in
     brackets, CASE and signs in a row. This is measured before anything is parsed, so that it never depends on the

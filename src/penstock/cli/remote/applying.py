@@ -8,8 +8,9 @@ import typer
 
 from penstock.cli.shared.connecting import connected_to
 from penstock.cli.shared.options import ServerPlace
+from penstock.cli.shell.server_side import placed
 from penstock.connectors.sinks.tabular import shown
-from penstock.errors import PenstockError, ScriptErrors
+from penstock.errors import PenstockError
 
 
 def apply_at_server(place: ServerPlace, script: str, name: str, settings: dict[str, str], dry: bool) -> None:
@@ -27,7 +28,7 @@ def apply_at_server(place: ServerPlace, script: str, name: str, settings: dict[s
         try:
             changes = client.apply(script, dry=dry, settings=settings)
         except PenstockError as error:
-            raise _in_file(error, name) from None
+            raise placed(error, 0, name) from None
     for warning in changes.warnings:
         typer.echo(replace(warning, position=replace(warning.position, file=name)).render(), err=True)
     for one in changes:
@@ -37,12 +38,3 @@ def apply_at_server(place: ServerPlace, script: str, name: str, settings: dict[s
     for one in changes:
         if one.error is not None:
             raise one.error
-
-
-def _in_file(error: PenstockError, name: str) -> PenstockError:
-    """Return an error of the script with the name of its file."""
-    if isinstance(error, ScriptErrors):
-        return ScriptErrors([_in_file(one, name) for one in error.errors])
-    if error.position is None:
-        return error
-    return PenstockError(error.code, error.message, replace(error.position, file=name), error.hint, error.cause)

@@ -48,14 +48,16 @@ def answer_at_server(
     with connected_to(place) as client:
         side = ServerSide(client, settings)
         statements = [(one, name) for text, name in texts for one in _statements(text)]
+        found = _answers(side, statements)
         if len(statements) == 1 and form is not OutputFormat.TABLE:
-            selected = side.batches(*statements[0])
-            if selected is not None:
-                _stream(selected, form)
+            only = side.execute_as_it_comes(*statements[0])
+            if isinstance(only, SelectedBatches):
+                _stream(only, form)
                 return
+            found = only
         answers: list[RowsAnswer | TextAnswer] = []
         try:
-            for answer in _answers(side, statements):
+            for answer in found:
                 if isinstance(answer, Remark):
                     typer.echo(shown(answer.text), err=True)
                 elif isinstance(answer, FollowAnswer):

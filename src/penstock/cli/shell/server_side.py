@@ -46,7 +46,20 @@ class ServerSide:
     # -- statements --------------------------------------------------------------------------------------------
 
     def execute(self, text: str, name: str | None) -> Iterator[Answer]:
-        statements = _statements(text)
+        yield from self._answers(text, _statements(text), name)
+
+    def execute_as_it_comes(self, text: str, name: str | None) -> SelectedBatches | Iterator[Answer]:
+        """Execute a text as `execute` does; return the rows of one that is one SELECT as they come."""
+        match statements := _statements(text):
+            case (OneTimeSelect(),) if not self._transaction:
+                lines = len(text) - len(text.lstrip("\n"))
+                try:
+                    return self._client.select_batches(text[lines:], settings=self._settings)
+                except PenstockError as error:
+                    raise placed(error, lines, name) from None
+        return self._answers(text, statements, name)
+
+    def _answers(self, text: str, statements: Sequence[Statement], name: str | None) -> Iterator[Answer]:
         words = [one.word for one in statements if isinstance(one, TransactionStatement)]
         if self._transaction or words[:1] == ["BEGIN"]:
             self._transaction = _joined(self._transaction, text)
@@ -59,7 +72,7 @@ class ServerSide:
         try:
             yield from self._executed(text[lines:], statements, name, lines)
         except PenstockError as error:
-            raise _placed(error, lines, name) from None
+            raise placed(error, lines, name) from None
 
     def _executed(self, text: str, statements: Sequence[Statement], name: str | None, lines: int) -> Iterator[Answer]:
         statement = statements[0] if len(statements) == 1 else None
@@ -82,17 +95,6 @@ class ServerSide:
                     yield from _answers(one)
                 if isinstance(statement, SetSetting):
                     self._settings[statement.name.text] = statement.value
-
-    def batches(self, text: str, name: str | None) -> SelectedBatches | None:
-        """Return the rows of a text that is one SELECT as they come; None for any other text."""
-        match _statements(text):
-            case (OneTimeSelect(),) if not self._transaction:
-                lines = len(text) - len(text.lstrip("\n"))
-                try:
-                    return self._client.select_batches(text[lines:], settings=self._settings)
-                except PenstockError as error:
-                    raise _placed(error, lines, name) from None
-        return None
 
     def interruption(self) -> str:
         return "cancelled; a command that was accepted is carried out all the same"
@@ -196,10 +198,10 @@ def _array(values: list[Any]) -> pa.Array:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
-def _placed(error: PenstockError, lines: int, name: str | None) -> PenstockError:
+def placed(error: PenstockError, lines: int, name: str | None) -> PenstockError:
     """Return an error of a text at its place in a file that has so many lines before it."""
     if isinstance(error, ScriptErrors):
-        return ScriptErrors([_placed(one, lines, name) for one in error.errors])
+        return ScriptErrors([placed(one, lines, name) for one in error.errors])
     place = error.position
     if place is None:
         return error

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.control.drafting.whole_catalog import literal, pairs_text
+from penstock.control.drafting.whole_catalog import pairs_text
 from penstock.control.registry import DECLARATION_ORDER, quoted, settings_of
 from penstock.control.stored_catalog import StoredObject
+from penstock.language.statements.values import string_text
 from penstock.settings import Settings
 
 #: Settings that bear on what a declaration means.
@@ -60,7 +61,7 @@ def _settings(one: StoredObject, now: dict[str, str]) -> Iterator[str]:
     for name in _MEANING:
         if declared[name] != known[name]:
             now[name] = one.settings.get(name, str(Settings()[name]).lower())
-            yield f"SET {name} = {literal(now[name])}"
+            yield f"SET {name} = {string_text(now[name])}"
 
 
 def _statements(one: StoredObject) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from penstock.connectors.overview.targets import ResultPlaces
@@ -60,9 +61,11 @@ class Drafted:
     @staticmethod
     def of_statements(draft: Draft, bound: Sequence[BoundStatement], rolled_back: bool) -> Drafted:
         """Return the transaction of some statements."""
-        return Drafted(draft, [one.text for one in bound if changes(one.command)], bound, rolled_back)
+        drafted = Drafted(draft, [], bound, rolled_back)
+        drafted.texts += [one.text for one in drafted.changing]
+        return drafted
 
-    @property
+    @cached_property
     def changing(self) -> list[BoundStatement]:
         """Return the statements that change something."""
         return [one for one in self.bound if changes(one.command)]

@@ -27,7 +27,8 @@ from penstock.language.commands import (
     UpdateRows,
 )
 from penstock.language.queries import NOWHERE
-from penstock.language.statements import CreateQuery, Creation
+from penstock.language.statements import CreateQuery, Creation, print_statement
+from penstock.language.statements.script import Script
 
 
 class ScriptDrafting:
@@ -113,16 +114,16 @@ class ScriptDrafting:
             settings,
             context.log.begun,
         )
-        texts = statements_of(command, view)
-        for text in texts:
+        statements = statements_of(command, view)
+        for statement in statements:
             try:
-                one = command_of(text, draft.bound, settings_of(draft.settings))
+                one = command_of(Script.made(statement), draft.bound, settings_of(draft.settings))
                 context.allow(one, self._posted.who)
-                draft.add(number, known_choices(one, draft, engine), text)
+                draft.add(number, known_choices(one, draft, engine), print_statement(statement))
             except (ScriptErrors, PenstockError) as error:
                 first = first_error(error)
                 raise PenstockError(first.code, first.message, command.position, first.hint, first.cause) from None
-        return bool(texts)
+        return bool(statements)
 
     def _add_difference(self) -> None:
         """Add what brings the declarations to those of the script. Raises ScriptErrors."""

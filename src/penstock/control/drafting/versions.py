@@ -199,32 +199,29 @@ def part_of_version(
         kept = one.query
         for each in [] if kept is None else kept.computed:
             if kept is not None and each.place in places:
-                query = bound_at(one, each, bound)
-                if query is not None:
-                    query = with_plan(over(query, _read_by(query, stored, bound, posted)), each.plan)
-                queries[each.place] = standing_query(one, kept, each, query)
+                queries[each.place] = standing_query(one, kept, each, _queried(one, each, stored, bound, posted))
     return NextVersion(command, sources, queries, settings)
 
 
 def queried(one: StoredObject, computation: StoredComputation, registry: Registry, posted: PostedRows) -> Query | None:
     """Return what a computation of a declared query is to compute, over the sources as the engine reads them; None
     where it cannot be bound."""
-    query = bound_at(one, computation, registry.bound)
+    return _queried(one, computation, registry.stored, registry.bound, posted)
+
+
+def _queried(
+    one: StoredObject, computation: StoredComputation, stored: StoredCatalog, bound: Catalog, posted: PostedRows
+) -> Query | None:
+    query = bound_at(one, computation, bound)
     if query is None:
         return None
-    return with_plan(over(query, _read_by(query, registry.stored, registry.bound, posted)), computation.plan)
-
-
-def _read_by(query: Query, stored: StoredCatalog, bound: Catalog, posted: PostedRows) -> dict[str, Source]:
-    """Return the sources that a query reads, as the engine reads them, by name."""
     read = [found for name in declared_sources(query.root) if (found := stored.named(name)) is not None]
     by_name = {
         known.name: posted.source(known, found.id)
         for found in read
         if (known := bound.sources.get(found.name.lower())) is not None
     }
-    by_name[LOG_NAME] = log_source(posted)
-    return by_name
+    return with_plan(over(query, {**by_name, LOG_NAME: log_source(posted)}), computation.plan)
 
 
 def bound_at(one: StoredObject, computation: StoredComputation, bound: Catalog) -> Query | None:

@@ -45,6 +45,7 @@ from penstock.language.statements import (
     Statement,
 )
 from penstock.language.statements.script import Script
+from penstock.language.statements.values import string_text
 from penstock.language.text import SourceText, TextSpan
 
 _FUNCTIONS = ("FUNCTION", "AGGREGATE")
@@ -153,7 +154,7 @@ def _bound(script: Script, present: Catalog, settings: Mapping[str, str]) -> dic
             errors += found.errors
             failed |= {name.key} if name is not None else set()
         except PenstockError as error:
-            errors.append(_placed(error, script.source, statement.span))
+            errors.append(error.at(script.position_of(statement)))
     if errors:
         raise ScriptErrors(errors)
     return targets
@@ -287,7 +288,7 @@ class _Difference:
         if known == declared and users:
             message = f"{former.name} is used by {', '.join(users)}, so it cannot retain other columns"
             error = PenstockError("P0222", message, hint="leave out what uses it first, then apply the whole")
-            self._errors.append(_placed(error, self._source, target.statement.name.span))
+            self._errors.append(error.at(self._source.position(target.statement.name.span)))
             return
         yield self._replaced(target, command)
         yield from self._alterations(target, target.altered)
@@ -389,17 +390,5 @@ def _dropped(one: StoredObject) -> CatalogStep:
 def pairs_text(values: Mapping[str, str]) -> str:
     """Return names with texts as they are written in WITH, SET and the options of a connector."""
     return ", ".join(
-        f"{'.'.join(quoted(part) for part in name.split('.'))} {literal(value)}" for name, value in values.items()
+        f"{'.'.join(quoted(part) for part in name.split('.'))} {string_text(value)}" for name, value in values.items()
     )
-
-
-def literal(text: str) -> str:
-    """Return a text as a literal of the language."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def _placed(error: PenstockError, source: SourceText, span: TextSpan | None) -> PenstockError:
-    """Return an error with a place in the script, unless it has one."""
-    if error.position is not None or span is None:
-        return error
-    return PenstockError(error.code, error.message, source.position(span), error.hint)

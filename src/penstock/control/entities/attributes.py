@@ -20,7 +20,9 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.system import SystemView
 from penstock.language.catalog import ControlTable
-from penstock.language.queries import CONTROL_SCHEMA
+from penstock.language.queries import CONTROL_SCHEMA, Name
+from penstock.language.statements import AlterQueryStatement, Statement, WrittenOption
+from penstock.language.statements.alter_query import SetAction
 from penstock.types import TIMESTAMP, Field, Schema, TimeDomain, Unit
 
 T = TypeVar("T")
@@ -58,7 +60,7 @@ class AttributeSetting(Generic[T]):
         applies: whether it can be set of a row at all; without it of each.
     """
 
-    statement: Callable[[T, str], str | Sequence[str]]
+    statement: Callable[[T, str], Statement | Sequence[Statement]]
     applied: str
     default: str | None = None
     together: Callable[[T], int] | None = None
@@ -68,6 +70,11 @@ class AttributeSetting(Generic[T]):
     def is_for(self, row: T) -> bool:
         """Return whether it can be set of a row."""
         return self.applies is None or self.applies(row)
+
+
+def set_in_query(query: str, name: str, value: str) -> Statement:
+    """Return the statement that sets an attribute of a query, for `AttributeSetting`."""
+    return AlterQueryStatement(Name(query, quoted=True), SetAction((WrittenOption(Name(name), value),)))
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,14 @@ from penstock.control.entities.attributes import (
     AttributeSetting,
     ControlRelation,
     Origin,
+    set_in_query,
     unmeasured,
 )
 from penstock.control.entities.queries import moment_of
 from penstock.control.entities.system import SystemView
-from penstock.control.registry import quoted
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import NONE
-from penstock.language.printer import string_text
+from penstock.language.statements import Statement
 from penstock.physical.plan.plan import Edge, Step
 from penstock.physical.plan.step_choices import JOIN_ORDER, SHARED, open_choices
 from penstock.runtime.watching.figures import NO_SHARD, EdgeFlow, StepWork
@@ -129,15 +129,15 @@ def _operators(view: SystemView) -> Iterable[OperatorRow]:
     return [OperatorRow(view, step) for step in view.steps]
 
 
-def plan_statements(view: SystemView, step: Step, operator: str, attribute: str, value: str) -> list[str]:
+def plan_statements(view: SystemView, step: Step, operator: str, attribute: str, value: str) -> list[Statement]:
     """Return the statements that choose something of a step, one for each query that uses it. value: as text; the
     planner's for NULL."""
     chosen = None if value.lower() in (NONE, "default") else value
-    text = string_text(json.dumps({operator: {attribute: chosen}}, ensure_ascii=False))
-    return [f"ALTER QUERY {quoted(one.stored.name)} SET (plan {text})" for one in view.of_plan(step)]
+    text = json.dumps({operator: {attribute: chosen}}, ensure_ascii=False)
+    return [set_in_query(one.stored.name, "plan", text) for one in view.of_plan(step)]
 
 
-def _set_order(row: OperatorRow, value: str) -> list[str]:
+def _set_order(row: OperatorRow, value: str) -> list[Statement]:
     order = row.step.choices.order
     if order is None:
         hint = "a join of three inputs or more has an order; one of two inputs has none"
@@ -145,7 +145,7 @@ def _set_order(row: OperatorRow, value: str) -> list[str]:
     return plan_statements(row.view, row.step, order.operator, JOIN_ORDER, value)
 
 
-def _set_shared(row: OperatorRow, value: str) -> list[str]:
+def _set_shared(row: OperatorRow, value: str) -> list[Statement]:
     if row.is_sharable is None:
         raise PenstockError("P0752", f"operator {row.step.spec.title} answers one query, and is never shared")
     return plan_statements(row.view, row.step, row.step.choices.operator, SHARED, value)

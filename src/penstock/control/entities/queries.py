@@ -25,15 +25,17 @@ from penstock.control.entities.attributes import (
     AttributeSetting,
     ControlRelation,
     Origin,
+    set_in_query,
     unmeasured,
 )
 from penstock.control.entities.system import SystemView
 from penstock.control.life.listed_query import ListedQuery, shown_change, shown_state
-from penstock.control.registry import quoted
 from penstock.errors import PenstockError
 from penstock.language.binder.scalars.estimates import is_estimate
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
-from penstock.language.printer import string_text
+from penstock.language.queries import Name
+from penstock.language.statements import AlterQueryStatement, Statement
+from penstock.language.statements.alter_query import AlterAction, PauseAction, ResumeAction
 from penstock.physical.planning.state_size.summary import query_state
 from penstock.redaction import redacted_text
 from penstock.runtime.watching.figures import quantile
@@ -42,7 +44,7 @@ from penstock.runtime.watching.shedding_log import shedding_text
 from penstock.types import Interval, TimeDomain
 
 #: Values of `state` that UPDATE may set, and the statement that leads there.
-_STATES = {"PAUSED": "PAUSE", "RUNNING": "RESUME"}
+_STATES: dict[str, AlterAction] = {"PAUSED": PauseAction(), "RUNNING": ResumeAction()}
 
 
 @dataclass(frozen=True)
@@ -164,12 +166,12 @@ def shedding_texts(view: SystemView) -> dict[str, str]:
     return {name: shedding_text(figures) for name, figures in rows if figures is not None}
 
 
-def _set_state(row: QueryRow, value: str) -> str:
+def _set_state(row: QueryRow, value: str) -> Statement:
     action = _STATES.get(value.upper())
     if action is None:
         message = f"state of query {row.name} cannot be set to {value!r}"
         raise PenstockError("P0752", message, hint="PAUSED or RUNNING")
-    return f"ALTER QUERY {quoted(row.name)} {action}"
+    return AlterQueryStatement(Name(row.name, quoted=True), action)
 
 
 def _option(name: str) -> AttributeSetting[QueryRow]:
@@ -177,8 +179,8 @@ def _option(name: str) -> AttributeSetting[QueryRow]:
     option = QUERY_ATTRIBUTES.get(name)
     assert option is not None, "queries have it"
 
-    def statement(row: QueryRow, value: str) -> str:
-        return f"ALTER QUERY {quoted(row.name)} SET ({name} {string_text(value)})"
+    def statement(row: QueryRow, value: str) -> Statement:
+        return set_in_query(row.name, name, value)
 
     return AttributeSetting(statement, "ALTER QUERY .. SET", option.default)
 

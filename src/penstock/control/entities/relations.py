@@ -51,6 +51,7 @@ from penstock.control.entities.synopses import SYNOPSES
 from penstock.control.entities.system import SystemView
 from penstock.errors import PenstockError
 from penstock.language.catalog import ControlTable
+from penstock.language.statements import Statement
 from penstock.types import type_name
 
 # Of what no version has so far: they are empty, with the columns that they will have.
@@ -176,7 +177,7 @@ def _is_settable(row: AttributeRow) -> bool:
     return setting is not None and setting.is_for(row.entity.row)
 
 
-def _set(row: AttributeRow, value: str) -> str | Sequence[str]:
+def _set(row: AttributeRow, value: str) -> Statement | Sequence[Statement]:
     setting = row.attribute.setting
     if setting is None:
         settable = ", ".join(one.name for one in row.entity.relation.attributes if one.setting is not None)

@@ -24,7 +24,8 @@ from penstock.control.entities.attributes import (
 from penstock.control.entities.queries import moment_of
 from penstock.control.entities.system import SessionFact, StatementFact, SystemView, TokenFact
 from penstock.control.outcomes import CommandOutcome
-from penstock.language.printer import string_text
+from penstock.language.queries import Name
+from penstock.language.statements import AlterSystemStatement, Statement
 from penstock.redaction import redacted_text
 from penstock.settings import TABLE, Setting
 
@@ -140,8 +141,8 @@ def _can_change(row: SettingRow) -> bool:
     return not row.setting.is_fixed
 
 
-def _set_system(row: SettingRow, value: str) -> str:
-    return f"ALTER SYSTEM SET {row.setting.name} = {string_text(value)}"
+def _set_system(row: SettingRow, value: str) -> Statement:
+    return AlterSystemStatement(Name(row.setting.name), value)
 
 
 SETTINGS: ControlRelation[SettingRow] = ControlRelation(

@@ -19,14 +19,14 @@ from penstock.control.entities.attributes import (
 )
 from penstock.control.entities.queries import in_calendar, moment_of
 from penstock.control.entities.system import SystemView
-from penstock.control.registry import quoted
 from penstock.control.stored_catalog import StoredObject
 from penstock.expressions.aggregates import AGGREGATES
 from penstock.expressions.library import TOPICS
 from penstock.expressions.user import signature
 from penstock.language.binder.statements.attributes import NONE
 from penstock.language.catalog import QueryStatus, UnboundDeclaration
-from penstock.language.printer import string_text
+from penstock.language.queries import Name
+from penstock.language.statements import AlterSourceStatement, Statement, WrittenOption
 from penstock.redaction import redacted_text
 from penstock.runtime.watching.metrics import SourceMetrics
 from penstock.types import CALENDAR, Schema, type_name
@@ -130,8 +130,9 @@ def _where_bound(attribute: Attribute[SourceRow]) -> Attribute[SourceRow]:
 
 
 def _alter(name: str) -> AttributeSetting[SourceRow]:
-    def statement(row: SourceRow, value: str) -> str:
-        return f"ALTER {row.kind.upper()} {quoted(row.source.name)} SET ({name} {string_text(value)})"
+    def statement(row: SourceRow, value: str) -> Statement:
+        options = (WrittenOption(Name(name), value),)
+        return AlterSourceStatement(row.kind.upper(), Name(row.source.name, quoted=True), options)
 
     default = "dead letter" if name == "on_error" else NONE
     return AttributeSetting(

@@ -20,6 +20,7 @@ from penstock.control.entities.plan import PLAN_APPLIED, operator_id, plan_state
 from penstock.control.entities.system import SystemView
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import NONE
+from penstock.language.statements import Statement
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.plan.plan import Step
 from penstock.physical.plan.step_choices import KindChoice
@@ -78,7 +79,7 @@ def _synopses(view: SystemView) -> Iterable[SynopsisRow]:
     return [SynopsisRow(view, kept[key], part, tuple(sizes)) for (key, part), sizes in found.items()]
 
 
-def _set_kind(row: SynopsisRow, value: str) -> list[str]:
+def _set_kind(row: SynopsisRow, value: str) -> list[Statement]:
     choice = row.choice
     if choice is None:
         message = (

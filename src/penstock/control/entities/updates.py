@@ -20,10 +20,11 @@ from penstock.expressions.evaluation.evaluate import evaluate, mask
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.statements.attributes import NONE
 from penstock.language.commands import UpdateControl
+from penstock.language.statements import Statement
 from penstock.tree import walk
 
 
-def statements_of(command: UpdateControl, view: SystemView) -> list[str]:
+def statements_of(command: UpdateControl, view: SystemView) -> list[Statement]:
     """Return the statements that carry out an UPDATE: one for each value that changes.
 
     Raises:
@@ -90,7 +91,7 @@ def _check_together(command: UpdateControl, relation: ControlRelation[Any], rows
 
 def _setting(
     relation: ControlRelation[Any], row: Any, attribute: Attribute[Any], value: object, command: UpdateControl
-) -> list[str]:
+) -> list[Statement]:
     """Return the statement that sets an attribute of a row; none where it has the value already."""
     setting = attribute.setting
     assert setting is not None, "the binder has looked"
@@ -108,7 +109,7 @@ def _setting(
         made = setting.statement(row, as_text(value))
     except PenstockError as error:
         raise error.at(command.position) from None
-    return [made] if isinstance(made, str) else list(made)
+    return [made] if isinstance(made, Statement) else list(made)
 
 
 def as_text(value: object) -> str:

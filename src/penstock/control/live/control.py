@@ -24,7 +24,7 @@ from penstock.control.drafting.contents import DueSteps, NotedFailure, PostedScr
 from penstock.control.drafting.drafted import DraftContext, Policy, changes
 from penstock.control.drafting.script import ScriptCommands, commands_of
 from penstock.control.drafting.versions import queried
-from penstock.control.engine import ControlEnds, Engine, EngineVersion
+from penstock.control.engine import ControlEnds, Engine, EngineListener, EngineVersion
 from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
 from penstock.control.life.listed_query import ListedQuery
 from penstock.control.live.recovering import RecoveringApplier
@@ -32,7 +32,7 @@ from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Prin
 from penstock.control.phases import Phase
 from penstock.control.posted_rows import POSTED, ContentsRead, PostedRows, PostLimits
 from penstock.control.registry import Registry, queries_over, settings_of
-from penstock.control.sealed_files import SealedFiles, moved_away
+from penstock.control.sealed_files import NumberTaken, SealedFiles, moved_away
 from penstock.control.stored_catalog import StoredComputation, StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor
 from penstock.control.transactions.listing import listed_queries
@@ -43,6 +43,7 @@ from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog
 from penstock.language.scripts.parse import parse_script
 from penstock.language.statements.script import Script
+from penstock.runtime.watching.figures import BatchFigures
 from penstock.storage import Locked
 
 LOG = logger_of("control")
@@ -87,6 +88,8 @@ class Control:
         self._settings = dict(settings or {})
         kept = float(settings_of(self._settings)["control_retention"]) if retention is None else retention
         self._failure: BaseException | None = None
+        #: Is called with what there is to know of each batch that has been delivered, as JSON values.
+        self.on_delivered: Callable[[Mapping[str, object]], None] = lambda batch: None
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         #: By place, the queries that failed since the start.
         self._failed: dict[int, PenstockError] = {}
@@ -100,7 +103,7 @@ class Control:
                 engine, self._log, stored, self._posted, ContentsRead.opened(files), self._settings
             )
             # A start may find that a query failed before it.
-            engine.listen(self._on_failed)
+            engine.listen(_Follower(self._on_failed, self._applier.note, lambda batch: self.on_delivered(batch)))
             self._applier.on_plans = self._on_plans
             self._applier.recover()
             self._backlog = self._applier.backlog
@@ -328,7 +331,8 @@ class Control:
 
     def outcome(self, number: int) -> CommandOutcome:
         """Return what has become of a command so far."""
-        return self._outcome(number, self._backlog.readings())
+        readings = self._backlog.readings()
+        return self._log.outcome(number) or _unfinished(number, readings)
 
     def version(self) -> EngineVersion:
         """Return the version that the engine runs."""
@@ -411,7 +415,7 @@ class Control:
         while (request := self._requests.get()) is not None:
             try:
                 self._acceptor.take(request)
-            except ControlEnds:
+            except (ControlEnds, NumberTaken):
                 raise
             except Exception as error:
                 known = as_known(error, "the statement cannot be taken")
@@ -487,8 +491,23 @@ class Control:
             found.append(StatementOutcome(one.kind, one.text, outcome, one.command, one.warnings, one.position))
         return found
 
-    def _outcome(self, number: int, readings: Mapping[int, PastReading]) -> CommandOutcome:
-        return self._log.outcome(number) or _unfinished(number, readings)
+
+@dataclass(frozen=True)
+class _Follower(EngineListener):
+    """Has a control follow its engine."""
+
+    on_failed: Callable[[int, PenstockError], None]
+    on_batch: Callable[[BatchFigures, Mapping[str, int]], bool]
+    on_delivered: Callable[[Mapping[str, object]], None]
+
+    def failed(self, place: int, error: PenstockError) -> None:
+        self.on_failed(place, error)
+
+    def batch(self, figures: BatchFigures, places: Mapping[str, int]) -> bool:
+        return self.on_batch(figures, places)
+
+    def delivered(self, batch: Mapping[str, object]) -> None:
+        self.on_delivered(batch)
 
 
 def _checked(settings: Mapping[str, str] | None) -> dict[str, str]:
@@ -521,9 +540,10 @@ def _ended(failure: BaseException | None) -> BaseException:
     if failure is not None and not isinstance(failure, Exception):
         return failure
     reason = failure.message if isinstance(failure, PenstockError) else failure
+    hint = "start the server again: what was accepted happens then; ask for it with its idempotency key"
     return PenstockError(
         "P0601",
         "the control has ended" + (f": {reason}" if reason is not None else ""),
         cause=failure,
-        hint="start the server again: what was accepted happens then; ask for it with its idempotency key",
+        hint=failure.hint if isinstance(failure, NumberTaken) else hint,
     )

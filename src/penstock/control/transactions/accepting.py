@@ -11,6 +11,7 @@ from penstock.control.drafting.script_drafting import ScriptDrafting
 from penstock.control.drafting.step_drafting import StepDrafting
 from penstock.control.engine import ControlEnds
 from penstock.control.posted_rows import key_used
+from penstock.control.sealed_files import NumberTaken
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
 from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange
@@ -47,6 +48,10 @@ class Acceptor:
                 with self._backlog.gate:
                     self._accept(one)
                 one.accepted.set()
+            except NumberTaken as error:
+                # What the other server has accepted is not known here.
+                one.refuse(error)
+                raise
             except Exception as error:
                 if one.accepted.is_set():
                     log_internal(error, "a command has been accepted, and what follows that has failed")

@@ -80,7 +80,6 @@ class Applier:
         self._batch_log = BatchLogWriter(posted)
         #: Is called after each batch and each change, where the plan of some query is to be another one.
         self.on_plans: Callable[[], None] = do_nothing
-        engine.follow(self._note)
         self._settings = dict(settings)
         self.current = Registry(stored)
         self.backlog = Backlog()
@@ -95,7 +94,7 @@ class Applier:
         self._owes_outcomes = False
         self._outcomes_lock = threading.Lock()
 
-    def _note(self, batch: BatchFigures, places: Mapping[str, int]) -> bool:
+    def note(self, batch: BatchFigures, places: Mapping[str, int]) -> bool:
         """Note a batch, and have changes of plans looked at."""
         has_posted = self._batch_log.note(batch, places)
         _try(self._look)
@@ -476,7 +475,6 @@ class Applier:
         """Note what became of commands. at_once: nothing may be applied before it is written."""
         with self._outcomes_lock:
             self._unwritten += outcomes
-            self._log.note(outcomes)
             for outcome in outcomes:
                 self._row_counts.pop(outcome.number, None)
                 self.backlog.parsed.pop(outcome.number, None)

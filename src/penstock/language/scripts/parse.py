@@ -11,7 +11,7 @@ from penstock.deep import deep, on_deep_stack
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.dialect import Cql, Fault, token_span
 from penstock.language.grammar.fragments import GIVES_UP, curly_quote, located, parser_over, unclosed_quote
-from penstock.language.limits import MAX_SCRIPT, MAX_STATEMENTS, TOO_DEEP, beyond_limits, too_deep
+from penstock.language.limits import MAX_SCRIPT, MAX_STATEMENTS, TOO_DEEP, beyond_limits, too_deep, too_many
 from penstock.language.statements import OneTimeSelect, is_first_word, read_statement
 from penstock.language.statements.script import Script
 from penstock.language.statements.statement import Statement
@@ -55,8 +55,7 @@ def parse_statements(source: SourceText) -> ParsedScript:
     if unclosed is not None and parts:
         parsed.lost |= _declared(parts.pop())  # the statement in which the quotes open
     if len(parts) > MAX_STATEMENTS:
-        message = f"this script has {len(parts):,} statements, {MAX_STATEMENTS:,} are the limit"
-        parsed.errors.append(source.error("P0105", message, token_span(parts[MAX_STATEMENTS][0])))
+        parsed.errors.append(source.error("P0105", too_many(len(parts)), token_span(parts[MAX_STATEMENTS][0])))
         return parsed
     for part in parts:
         curly = curly_quote(source, part)

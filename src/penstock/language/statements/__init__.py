@@ -13,7 +13,7 @@ from penstock.language.clauses import Existence, WrittenOption
 from penstock.language.grammar.clauses import ClauseGrammar, meant
 from penstock.language.statements.alter_query import ALTER_QUERY, AlterQueryStatement
 from penstock.language.statements.alter_source import ALTER_SOURCE, AlterSourceStatement
-from penstock.language.statements.alter_system import ALTER_SYSTEM
+from penstock.language.statements.alter_system import ALTER_SYSTEM, AlterSystemStatement
 from penstock.language.statements.cancel import CANCEL, CancelStatement
 from penstock.language.statements.create_function import CREATE_FUNCTION, CreateFunction
 from penstock.language.statements.create_query import CREATE_QUERY, CreateQuery
@@ -37,10 +37,10 @@ from penstock.language.statements.transactions import TRANSACTION, TransactionSt
 from penstock.language.statements.update import UPDATE, UpdateStatement
 
 __all__ = [
-    "AccessRole", "AlterQueryStatement", "AlterSourceStatement", "CancelStatement", "CreateFunction", "CreateQuery",
-    "CreateSource", "CreateSummary", "CreateView", "Creation", "DeleteStatement", "DropStatement", "Existence",
-    "ExplainStatement", "Insert", "OneTimeSelect", "SetSetting", "Statement", "SubscribeStatement",
-    "TransactionStatement", "UpdateStatement", "WrittenOption",
+    "AccessRole", "AlterQueryStatement", "AlterSourceStatement", "AlterSystemStatement", "CancelStatement",
+    "CreateFunction", "CreateQuery", "CreateSource", "CreateSummary", "CreateView", "Creation", "DeleteStatement",
+    "DropStatement", "Existence", "ExplainStatement", "Insert", "OneTimeSelect", "SetSetting", "Statement",
+    "SubscribeStatement", "TransactionStatement", "UpdateStatement", "WrittenOption",
 ]  # fmt: skip
 
 #: Words that an error lists stand in this order.

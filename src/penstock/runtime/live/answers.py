@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from penstock.runtime.live.parts import append_part
 
 
-@dataclass
+@dataclass(frozen=True)
 class KeptAnswers:
     """The rows that have been emitted at one place.
 
@@ -20,19 +20,15 @@ class KeptAnswers:
         nbytes: their size.
     """
 
-    parts: list[pa.Table] = field(default_factory=list)
+    parts: tuple[pa.Table, ...] = ()
     rows: int = 0
     nbytes: int = 0
 
-    def append(self, table: pa.Table) -> None:
-        """Append the rows of an answer."""
-        append_part(self.parts, table.combine_chunks(), _joined)
-        self.rows += table.num_rows
-        self.nbytes += table.nbytes
-
-    def copy(self) -> KeptAnswers:
-        """Return the answers as they are now; the rows are shared with it."""
-        return replace(self, parts=list(self.parts))
+    def followed_by(self, table: pa.Table) -> KeptAnswers:
+        """Return these and the rows of one more answer."""
+        parts = list(self.parts)
+        append_part(parts, table.combine_chunks(), _joined)
+        return KeptAnswers(tuple(parts), self.rows + table.num_rows, self.nbytes + table.nbytes)
 
     def since(self, position: int, until: int) -> pa.Table:
         """Return rows from `position` on, and before `until`: at least one, and as many as lie together."""

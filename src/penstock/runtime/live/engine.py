@@ -46,7 +46,7 @@ from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History, final_elements
 from penstock.runtime.live.measures import LiveFigures, LiveMeasures
-from penstock.runtime.live.results import LiveResult, Track, copies_of
+from penstock.runtime.live.results import LiveResult, Track
 from penstock.runtime.live.snapshot import LiveSnapshot
 from penstock.runtime.live.starts import needs_of_start, never_full, not_kept
 from penstock.runtime.local.runtime import LocalJob, compute_statics
@@ -190,8 +190,8 @@ class LiveEngine:
         tracks = {one: self._results[other].track, other: self._results[one].track}
         for name, track in tracks.items():
             assert track is not None, "a paused query has no answers to exchange"
-            self._results[name].show_after(track, track.reached)
             self._results[name].query = replace(track.query, name=name)
+            self._results[name].show_after(track, track.reached)
         return {name: self._results[name].advance(track.reached) for name, track in tracks.items() if track is not None}
 
     def is_running(self, name: str) -> bool:
@@ -324,16 +324,13 @@ class LiveEngine:
     def _run_round(self, job: LocalJob, round_input: _RoundInput, failures: StepFailures | None = None) -> None:
         """Run a round of `job`, and pass its answers to the tracks."""
         inputs = _projected(job, round_input.elements)
-        tracks = {track.key: track for track in self._tracks()}
+        results = {one.track.key: one for one in self._results.values() if one.track is not None}
         for key, parts in job.round(inputs, round_input.progress, self._measures.decided, failures).items():
-            tracks[key].take(parts)
+            results[key].take(parts)
         # Every query that reads a relation rejects the same updates.
         job.rejected.clear()
 
     # -- versions of the plan ----------------------------------------------------------------------------------
-
-    def _tracks(self) -> list[Track]:
-        return [result.track for result in self._results.values() if result.track is not None]
 
     def _begin(self, result: LiveResult, query: Query, start: Start) -> pa.Table:
         """Show in `result` a new track of `query`, which has read its past; return the answers final at once."""
@@ -475,7 +472,7 @@ class LiveEngine:
             dict(self._progress),
             dict(self._relations),
             set_apart,
-            copies_of(self._results),
+            {name: result.kept() for name, result in self._results.items()},
             dict(self._beginnings),
             dict(self._merges),
             self._measures.rounds,
@@ -498,7 +495,7 @@ class LiveEngine:
         engine._progress, engine._relations = dict(snapshot.progress), dict(snapshot.relations)
         engine.set_apart = {name: Counter(reasons) for name, reasons in snapshot.set_apart.items()}
         engine._pending = {name: [] for name in snapshot.histories}
-        engine._results = copies_of(snapshot.results)
+        engine._results = {name: result.resumed() for name, result in snapshot.results.items()}
         plan = engine._with_tables(engine._plan())
         engine._job = LocalJob(plan, engine._tables, snapshot.shards)
         # Stages that nothing needs any more are behind the others.

@@ -8,7 +8,7 @@ commands, not on the rounds (`penstock.testing.live`, the law).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -79,9 +79,18 @@ class LiveResult:
     waits: bool = False
     reached: int = NOTHING
     goes_on: bool = False
+    #: What `kept` has returned, None where something has changed since.
+    _kept: LiveResult | None = field(default=None, init=False, repr=False, compare=False)
+
+    def take(self, parts: Iterable[Elements]) -> None:
+        """Accept answers of a round for its track."""
+        assert self.track is not None, "a paused query has no answers"
+        self._kept = None
+        self.track.take(parts)
 
     def show(self, track: Track, first: int) -> None:
         """Show `track` from the instant `first` on, or from the first one that has not been answered."""
+        self._kept = None
         self.content = self.content.copy()
         self.track, self.muted, self.waits, self.goes_on = track, False, True, True
         self.first = max(first, self.reached + 1)
@@ -93,16 +102,19 @@ class LiveResult:
 
     def pause(self) -> None:
         """Show nothing."""
+        self._kept = None
         self.content, self.track = self.content.copy(), None
 
     def mute(self) -> None:
         """Emit nothing, while the track runs."""
+        self._kept = None
         self.content, self.muted = self.content.copy(), True
 
     def advance(self, tick: int) -> pa.Table:
         """Return the answers that the heartbeat `tick` makes final."""
         track = self.track
         assert track is not None, "a paused query has no heartbeat"
+        before = track.reached, self.waits, self.reached
         final = track.final(tick)
         if self.query.root.is_stream:
             emitted = None if final is None or self.muted else final.filter(final.ts >= self.first)
@@ -110,6 +122,8 @@ class LiveResult:
             emitted = self._changes(track, final, tick)
         if not self.muted and tick >= self.first:
             self.waits, self.reached = False, max(self.reached, tick)
+        if final is not None or before != (track.reached, self.waits, self.reached):
+            self._kept = None
         return answer_table(self.query, [emitted] if emitted is not None and len(emitted) else [])
 
     def _changes(self, track: Track, final: Elements | None, tick: int) -> Elements | None:
@@ -133,22 +147,22 @@ class LiveResult:
         self.content = track.content
         return changes
 
+    def kept(self) -> LiveResult:
+        """Return the result as it is now, which nothing changes: the same object as the last time where nothing has
+        changed since."""
+        if self._kept is None:
+            self._kept = self.copy()
+        return self._kept
 
-def copies_of(results: Mapping[str, LiveResult]) -> dict[str, LiveResult]:
-    """Return results as they are now. A content that a result shares with its track is shared by their copies."""
-    copies: dict[int, Content] = {}
+    def resumed(self) -> LiveResult:
+        """Return a result that goes on from this one."""
+        made = self.copy()
+        made._kept = self
+        return made
 
-    def copied(content: Content) -> Content:
-        found = copies.get(id(content))
-        if found is None:
-            found = copies[id(content)] = content.copy()
-        return found
-
-    return {
-        name: replace(
-            result,
-            content=copied(result.content),
-            track=None if result.track is None else result.track.copy(copied(result.track.content)),
-        )
-        for name, result in results.items()
-    }
+    def copy(self) -> LiveResult:
+        """Return the result as it is now; rows are shared with it, and a content that it shares with its track."""
+        content, track = self.content.copy(), self.track
+        if track is not None:
+            track = track.copy(content if track.content is self.content else track.content.copy())
+        return replace(self, content=content, track=track)

@@ -18,7 +18,7 @@ from penstock.physical.planning.planner import Generation, plan_part
 from penstock.physical.planning.sharing import Beginning
 from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions
 from penstock.runtime.live.history import History
-from penstock.runtime.live.results import LiveResult, copies_of
+from penstock.runtime.live.results import LiveResult
 from penstock.runtime.watching.recorder import CountsAtIngest
 
 
@@ -61,11 +61,12 @@ class LiveSnapshot:
         left = {key for part in parts.values() for key in step_keys(part).values()}
         if any(key in left and other not in left for key, other in self.merges.items()):
             return self, {}
-        results, names = copies_of(self.results), dict[str, Exception]()
-        for name, result in results.items():
+        results, names = dict(self.results), dict[str, Exception]()
+        for name, result in self.results.items():
             if result.track is not None and result.track.birth in errors:
                 names[name] = errors[result.track.birth]
-                result.pause()
+                results[name] = result.copy()
+                results[name].pause()
         generations = {birth: one for birth, one in self.generations.items() if birth in parts}
         beginnings = {birth: one for birth, one in self.beginnings.items() if birth in parts}
         merges = {key: other for key, other in self.merges.items() if key in left}

@@ -126,7 +126,8 @@ class LiveService:
         #: By door that has sessions, what returns them.
         self._sessions: list[Callable[[], Sequence[SessionFact]]] = []
         self._temporary = TemporaryQueries(control)
-        engine.serve(lambda content: self._listeners.announce("batch", content))
+        control.on_delivered = lambda batch: self._listeners.announce("batch", batch)
+        engine.serve()
         self._temporary.drop_left()
 
     # -- statements --------------------------------------------------------------------------------------------

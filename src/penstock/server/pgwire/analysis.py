@@ -9,25 +9,27 @@ from dataclasses import replace
 from sqlglot import exp
 
 from penstock.errors import PenstockError, ScriptErrors
+from penstock.language.limits import MAX_STATEMENTS, too_many
 from penstock.language.statements.script import Script
 from penstock.language.statements.values import WrittenValue
-from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
+from penstock.server.pgwire.catalog.engine import CatalogEngine
 from penstock.server.pgwire.catalog.tables import CatalogImage
 from penstock.server.pgwire.cursors import Cursors
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.replies import RowColumn, columns_of, text_columns
 from penstock.server.pgwire.session_state import OWN, SessionState
-from penstock.server.pgwire.statements.bound import null_of
+from penstock.server.pgwire.statements.bound import null_of, with_plain_values
 from penstock.server.pgwire.statements.clauses import read_copy, read_declare, read_fetch
 from penstock.server.pgwire.statements.kinds import Classified, Does, classify
-from penstock.server.pgwire.statements.lexing import Statement, plain_text
+from penstock.server.pgwire.statements.lexing import Statement
 from penstock.server.pgwire.statements.parameters import literal, sample
 from penstock.server.pgwire.statements.prepare_clauses import read_execute, read_prepare
 from penstock.server.pgwire.statements.script_texts import (
     Given,
     ReadScript,
     ScriptText,
+    WrittenCommand,
     script_text,
     script_with_values,
 )
@@ -103,11 +105,11 @@ class StatementAnalysis:
     async def _check_script(self, statement: Statement, types: Sequence[WireType], families: tuple[str, ...]) -> None:
         """Raise the error of a statement if it is of one of some families and comes whatever the values are."""
         transaction = self._state.transaction
-        before = [] if transaction is None else transaction.commands
+        before = () if transaction is None else transaction.commands
         error: WireError | None = None
         for values in ([literal(None, one) for one in types], [sample(one) for one in types]):
             try:
-                await self.checked(await self.script([*before, (statement, values)]))
+                await self.checked(await self.script([(statement, values)], before))
                 return
             except WireError as found:
                 if found.code == _OF_KEYS and types and statement.words(1)[0] == "INSERT":
@@ -129,10 +131,10 @@ class StatementAnalysis:
         """Return the catalogs of what is declared now."""
         return await self._door.call(self._door.image)
 
-    def tree(self, one: Classified, value_of: Callable[[int], str]) -> tuple[exp.Expr, CatalogImage | None]:
-        """Return the tree of a query over the catalogs, and the catalogs where it reads them."""
-        tree = parsed(plain_text(one.statement, value_of)) if one.statement.values else one.tree
-        assert tree is not None, "it was read before, perhaps with other values"
+    def tree(self, one: Classified, value_of: Callable[[int], exp.Expr]) -> tuple[exp.Expr, CatalogImage | None]:
+        """Return the tree of a query over the catalogs with its values, and the catalogs where it reads them."""
+        assert one.tree is not None, "it is one over the catalogs"
+        tree = with_plain_values(one.tree, value_of) if one.statement.values else one.tree
         reads = one.reads_tables or any("reg" in token.text.lower() for token in one.statement.tokens)
         reads = reads or any(
             token.text.lower().startswith(("pg_", "to_", "col_", "obj_", "format_", "oidv"))
@@ -163,7 +165,7 @@ class StatementAnalysis:
             return await self._columns_of(statement, [sample(type_) for type_ in types])
 
     def _columns_of_catalogs(self, one: Classified, types: Sequence[WireType]) -> tuple[RowColumn, ...]:
-        tree, image = self.tree(one, lambda number: null_of(types[number - 1]) if number <= len(types) else "NULL")
+        tree, image = self.tree(one, lambda number: null_of(types[number - 1]) if number <= len(types) else exp.Null())
         names, types = self._engine.columns(tree, image)
         return tuple(RowColumn(name, type_) for name, type_ in zip(names, types, strict=True))
 
@@ -173,28 +175,31 @@ class StatementAnalysis:
 
     # -- scripts of the language ---------------------------------------------------------------------------------
 
-    async def script(self, given: Sequence[Given]) -> ReadScript:
-        """Return statements as one script, parsed and with its values. Raises WireError with its place in what the
-        client sent."""
-        made = await self._door.call(lambda: script_text(given, self._door.names))
+    async def script(self, given: Sequence[Given], before: Sequence[WrittenCommand] = ()) -> ReadScript:
+        """Return statements as one script, parsed and with its values. before: commands that it begins with. Raises
+        WireError with its place in what the client sent."""
+        made = await self._door.call(lambda: script_text(given, self._door.names, before))
         if not any(statement.values for statement, _ in given):
             return await self.read(made)
         try:
             read = await self.read(made)
-            with_values = await self._door.call(lambda: script_with_values(read.script, given))
+            with_values = await self._door.call(lambda: script_with_values(read.rest, given))
             if with_values is not None:
-                return replace(read, script=with_values)
+                return replace(read, rest=with_values)
         except WireError as error:
             if not error.code.startswith(_OF_SYNTAX):
                 raise
         # A value stands where a literal is part of a clause, such as the length of a window; or the error has it.
-        return await self.read(await self._door.call(lambda: script_text(given, self._door.names, spliced=True)))
+        made = await self._door.call(lambda: script_text(given, self._door.names, before, spliced=True))
+        return await self.read(made)
 
     async def read(self, written: ScriptText) -> ReadScript:
         """Return a script, parsed once where its text is one of the last ones. Raises WireError with its place in what
         the client sent."""
-        text = written.text
+        text = written.rest
         found = self._parsed.pop(text, None)
+        if len(written.before) > MAX_STATEMENTS:
+            raise written.error(PenstockError("P0105", too_many(len(written.before))))
         if found is None:
             try:
                 found = await self._door.parsed(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
@@ -292,11 +292,10 @@ class Executor:
             (reply,) = (await self._sent(await self.analysis.script([given]))).statements
             return self._outcome(reply, statement)
         transaction.check_command()
-        script = await self.analysis.script([*transaction.commands, given])
+        script = await self.analysis.script([given], transaction.commands)
         self._door.limits.check_script(script.text)
         reply = (await self.analysis.checked(script)).statements[-1]
-        # A place in what has been sent before is none in what comes later.
-        transaction.commands.append((replace(statement, offset=None), given[1]))
+        transaction.commands.append(script.command)
         return self._outcome(reply, statement)
 
     async def _commit(self) -> str:
@@ -310,8 +309,7 @@ class Executor:
             return "ROLLBACK"
         try:
             if done.commands:
-                # As the last of them was checked, which has parsed all.
-                await self._sent(await self.analysis.script(done.commands))
+                await self._sent(await self.analysis.script([], done.commands))
             if done.copied:
                 await self._post(done.copied[0].source, [one.rows for one in done.copied])
         except PenstockError:

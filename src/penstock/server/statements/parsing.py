@@ -46,7 +46,8 @@ class ScriptParser:
     def __call__(self, text: str, parameters: bool = False) -> Script:
         """Return a script. parameters: as of `parse_script`. Raises ScriptErrors with every syntax error in it,
         PenstockError P0804 for one that takes too long, P0601 where the process was ended."""
-        if len(text) <= SMALL:
+        # A command of a transaction stands behind blanks, in the place of those before it.
+        if len(text.lstrip()) <= SMALL:
             return parse_script(text, parameters=parameters)
         deadline = time.monotonic() + (self._seconds or _LONGEST)
         if not self._turn.acquire(timeout=deadline - time.monotonic()):

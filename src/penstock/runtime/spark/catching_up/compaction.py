@@ -17,8 +17,10 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
@@ -75,15 +77,11 @@ class Compaction:
         self._folder = folder
         self._rounds = rounds
         self._intake = intake
-        self._retention = retention
-        self._limit = limit
-        #: By relation, the splits it had when it could not be compacted.
-        self._failed: dict[str, int] = {}
-        #: By relation, up to how many splits posts and files have been removed by this process.
-        self._removed: dict[str, int] = {}
-        #: By retained stream, the round up to which its files have been looked at.
-        self._merged: dict[str, int] = {}
         self._stopped = threading.Event()
+        self._workers = (
+            PostCompaction(folder, rounds, self._stopped, retention, limit),
+            FileMerging(folder, rounds, self._stopped),
+        )
         self._thread: threading.Thread | None = None
 
     def start(self) -> Compaction:
@@ -102,35 +100,81 @@ class Compaction:
             self.compact()
 
     def compact(self) -> None:
-        """Compact what is due. What fails is logged, and tried again when more has been posted."""
+        """Compact what is due."""
         intake = self._intake()
         for source in intake.sources:
-            is_retained = source.is_stream and source.retain is not None
-            if self._stopped.is_set() or not (is_retained or is_posted(source)):
-                continue
-            file = source_file(source.name, intake.births)
-            done = 0
-            try:
-                known = self._rounds.delivered_state(self._known)
-                done = known.offset.round if is_retained else known.offset.splits_done(source.name)
-                if is_retained:
-                    self._merge(source, file, done)
-                else:
-                    self._compact(source, file, known, intake)
-            except Exception as error:
-                # Whatever it is, the posts and files are still there, and the run goes on.
-                if self._failed.get(file) is None:
-                    what = "files kept of" if is_retained else "posts to"
-                    message = f"the {what} {source.name} stay as they are: {error}"
-                    log_event(LOG, logging.WARNING, "not_compacted", message, source=source.name)
-                self._failed[file] = done
+            for worker in self._workers:
+                if worker.is_for(source) and not self._stopped.is_set():
+                    worker.attempt(source, intake)
 
-    def _known(self, offset: Offset, batch: int) -> KnownPast:
-        return KnownPast(self._folder, self._intake().births, offset, self._rounds.splits)
 
-    def _compact(self, source: Source, file: str, known: KnownPast, intake: Intake) -> None:
-        done = known.offset.splits_done(source.name)
-        if done < self._failed.get(file, 0) + FEW and file in self._failed:
+class Compactor(ABC):
+    """Compacts the sources of one kind. What fails is logged, and tried again when more has come.
+
+    Args:
+        rounds: of the run.
+        stopped: set when it is to end soon.
+    """
+
+    #: What stays as it is where it fails, of a source.
+    what: ClassVar[str]
+
+    def __init__(self, folder: Folder, rounds: RoundLog, stopped: threading.Event) -> None:
+        self._folder, self._rounds, self._stopped = folder, rounds, stopped
+        #: By file of a source, how much of it had come when it could not be compacted.
+        self.failed: dict[str, int] = {}
+
+    @abstractmethod
+    def is_for(self, source: Source) -> bool:
+        """Return whether a source is of the kind."""
+
+    @abstractmethod
+    def come(self, source: Source, offset: Offset) -> int:
+        """Return how much of a source has come."""
+
+    @abstractmethod
+    def compact(self, source: Source, file: str, known: KnownPast, intake: Intake) -> None:
+        """Compact what is due of a source."""
+
+    def attempt(self, source: Source, intake: Intake) -> None:
+        """Compact what is due of a source, of what the run reads now."""
+        file, come = source_file(source.name, intake.births), 0
+        try:
+            known = self._rounds.delivered_state(
+                lambda offset, batch: KnownPast(self._folder, intake.births, offset, self._rounds.splits)
+            )
+            come = self.come(source, known.offset)
+            self.compact(source, file, known, intake)
+        except Exception as error:
+            # Whatever it is, the posts and files are still there, and the run goes on.
+            if self.failed.get(file) is None:
+                message = f"the {self.what} {source.name} stay as they are: {error}"
+                log_event(LOG, logging.WARNING, "not_compacted", message, source=source.name)
+            self.failed[file] = come
+
+
+class PostCompaction(Compactor):
+    """Writes the posts to relations together. retention, limit: as of `Compaction`."""
+
+    what = "posts to"
+
+    def __init__(
+        self, folder: Folder, rounds: RoundLog, stopped: threading.Event, retention: float, limit: int
+    ) -> None:
+        super().__init__(folder, rounds, stopped)
+        self._retention, self._limit = retention, limit
+        #: By relation, up to how many splits posts and files have been removed by this process.
+        self._removed: dict[str, int] = {}
+
+    def is_for(self, source: Source) -> bool:
+        return is_posted(source) and not _is_retained(source)
+
+    def come(self, source: Source, offset: Offset) -> int:
+        return offset.splits_done(source.name)
+
+    def compact(self, source: Source, file: str, known: KnownPast, intake: Intake) -> None:
+        done = self.come(source, known.offset)
+        if done < self.failed.get(file, 0) + FEW and file in self.failed:
             return
         log = CompactedLog(self._folder, file)
         before = known.compacted(source.name)
@@ -138,50 +182,16 @@ class Compaction:
             steps = UpdateSource(self._folder, source).unread(known, (before.round, before.splits))
             if steps is None:
                 # Which rows were late is not known any more.
-                self._failed[file] = done
+                self.failed[file] = done
                 return
             foldable = foldable_until(source, intake, known.offset, self._retention)
             while steps and not self._stopped.is_set():
                 count = _count(steps)
                 before = self._written(source, log, before, steps[:count], foldable)
                 steps = steps[count:]
-            self._failed.pop(file, None)
+            self.failed.pop(file, None)
         if self._removed.get(file, 0) < before.splits:
             self._remove(log, file, before)
-
-    def _merge(self, source: Source, file: str, last: int) -> None:
-        """Merge files of a retained stream of rounds up to `last`, where there are many and no reader has them open."""
-        seen = max(self._merged.get(file, 0), self._failed.get(file, 0))
-        if last < seen + merging.FEW // 4:
-            return
-        log, pins = RetainedLog(self._folder, file), Pins(self._folder)
-        span = (source.retain or 0) // _SPANS
-
-        def placed(merged: MergedFile | None) -> bool:
-            # A reader that begins lists the files, and pins them, in a delivered state too.
-            is_free = not pins.has(file)
-            if is_free and merged is not None:
-                put_in_place(log, merged)
-            elif is_free:
-                for left in log.replaced():
-                    storage().remove(log.place / left.name)
-            return is_free
-
-        is_free = not pins.has(file)
-        if file not in self._merged:
-            # What an earlier process has left.
-            is_free = self._rounds.delivered_state(lambda *state: placed(None))
-        while is_free and not self._stopped.is_set() and (files := files_to_merge(log, last, span)):
-            try:
-                with merged_file(log, files) as merged:
-                    is_free = self._rounds.delivered_state(lambda *state, merged=merged: placed(merged))
-            except PenstockError:
-                # Some may have been removed meanwhile, as too old.
-                if all(map(log.size, files)):
-                    raise
-        if is_free:
-            self._merged[file] = last
-            self._failed.pop(file, None)
 
     def _remove(self, log: CompactedLog, file: str, compacted: CompactedUpdates) -> None:
         """Remove the updates that compacted ones replace, as far as they are not needed any more."""
@@ -218,6 +228,62 @@ class Compaction:
             before, round=last.round, splits=last.position[1] + last.splits, progress=reader.progress, folded=until
         )
         return log.write(written, kept, [concat(parts)] if parts else [])
+
+
+class FileMerging(Compactor):
+    """Merges the files of retained streams."""
+
+    what = "files kept of"
+
+    def __init__(self, folder: Folder, rounds: RoundLog, stopped: threading.Event) -> None:
+        super().__init__(folder, rounds, stopped)
+        #: By stream, the round up to which its files have been looked at.
+        self._merged: dict[str, int] = {}
+
+    def is_for(self, source: Source) -> bool:
+        return _is_retained(source)
+
+    def come(self, source: Source, offset: Offset) -> int:
+        return offset.round
+
+    def compact(self, source: Source, file: str, known: KnownPast, intake: Intake) -> None:
+        """Merge the files of a stream of rounds up to now, where there are many and no reader has them open."""
+        last = known.offset.round
+        seen = max(self._merged.get(file, 0), self.failed.get(file, 0))
+        if last < seen + merging.FEW // 4:
+            return
+        log, pins = RetainedLog(self._folder, file), Pins(self._folder)
+        span = (source.retain or 0) // _SPANS
+
+        def placed(merged: MergedFile | None) -> bool:
+            # A reader that begins lists the files, and pins them, in a delivered state too.
+            is_free = not pins.has(file)
+            if is_free and merged is not None:
+                put_in_place(log, merged)
+            elif is_free:
+                for left in log.replaced():
+                    storage().remove(log.place / left.name)
+            return is_free
+
+        is_free = not pins.has(file)
+        if file not in self._merged:
+            # What an earlier process has left.
+            is_free = self._rounds.delivered_state(lambda *state: placed(None))
+        while is_free and not self._stopped.is_set() and (files := files_to_merge(log, last, span)):
+            try:
+                with merged_file(log, files) as merged:
+                    is_free = self._rounds.delivered_state(lambda *state, merged=merged: placed(merged))
+            except PenstockError:
+                # Some may have been removed meanwhile, as too old.
+                if all(map(log.size, files)):
+                    raise
+        if is_free:
+            self._merged[file] = last
+            self.failed.pop(file, None)
+
+
+def _is_retained(source: Source) -> bool:
+    return source.is_stream and source.retain is not None
 
 
 def compacting(folder: Folder, rounds: RoundLog, intake: Callable[[], Intake], settings: Settings) -> Compaction:

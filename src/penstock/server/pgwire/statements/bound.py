@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import cache
+
+from sqlglot import exp
 
 from penstock.language.statements.values import WrittenValue
+from penstock.server.pgwire.catalog.engine import parsed
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.statements.parameters import Value, literal
 from penstock.server.pgwire.values.wire_types import WireType
@@ -21,35 +25,53 @@ def cql_values(values: Values) -> list[WrittenValue]:
     return [literal(*value) for value in values]
 
 
-def plain_values(values: Values) -> Callable[[int], str]:
-    """Return what returns the literal of `$n` in PostgreSQL's words, given n."""
+def plain_values(values: Values) -> Callable[[int], exp.Expr]:
+    """Return what returns the literal of `$n` in PostgreSQL's grammar, given n."""
 
-    def value_of(number: int) -> str:
+    def value_of(number: int) -> exp.Expr:
         value, type_ = _of(values, number)
         if value is None:
             return null_of(type_)
         if isinstance(value, list):
             content = json.dumps([one if isinstance(one, int | float | str) else str(one) for one in value])
-            return f"{_quoted(content)}::{type_.name}"
+            return _cast(exp.Literal.string(content), type_.name)
         if isinstance(value, bool):
-            return "TRUE" if value else "FALSE"
-        text = _quoted("\\x" + value.hex() if isinstance(value, bytes) else str(value))
+            return exp.Boolean(this=value)
+        text = exp.Literal.string("\\x" + value.hex() if isinstance(value, bytes) else str(value))
         # A text is one of any type, as where the client declares none.
-        return text if type_.name in _UNTYPED else f"{text}::{type_.name}"
+        return text if type_.name in _UNTYPED else _cast(text, type_.name)
 
     return value_of
 
 
-def null_of(type_: WireType) -> str:
+def null_of(type_: WireType) -> exp.Expr:
     """Return NULL as a value of a type."""
-    return "NULL" if type_.name in _UNTYPED else f"NULL::{type_.name}"
+    return exp.Null() if type_.name in _UNTYPED else _cast(exp.Null(), type_.name)
+
+
+def with_plain_values(tree: exp.Expr, value_of: Callable[[int], exp.Expr]) -> exp.Expr:
+    """Return the tree of a query with the literals of `$n`, which `value_of` returns."""
+    whole = tree.copy()
+    for one in list(whole.find_all(exp.Parameter)):
+        one.replace(value_of(int(one.name)))
+    return whole
+
+
+def _cast(value: exp.Expr, type_: str) -> exp.Expr:
+    made = _cast_to(type_).copy()
+    made.set("this", value)
+    return made
+
+
+@cache
+def _cast_to(type_: str) -> exp.Expr:
+    tree = parsed(f"SELECT NULL::{type_}")
+    assert tree is not None, "it is a type of PostgreSQL"
+    found: exp.Expr = tree.expressions[0]
+    return found
 
 
 def _of(values: Values, number: int) -> tuple[Value, WireType]:
     if not 0 < number <= len(values):
         raise WireError("42P02", f"there is no value for ${number}", code="P0203")
     return values[number - 1]
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -15,6 +16,7 @@ from penstock.server.pgwire.catalog.engine import is_system_table, parsed, table
 from penstock.server.pgwire.catalog.tables import SCHEMAS, system_columns
 from penstock.server.pgwire.protocol.errors import unsupported
 from penstock.server.pgwire.statements.lexing import Statement, plain_text
+from penstock.server.statements.parsing import SMALL
 
 
 class Does(enum.Enum):
@@ -81,7 +83,7 @@ class Classified:
     """A statement and what it does.
 
     Args:
-        tree: of one over the catalogs, without values for `$n`.
+        tree: of one over the catalogs, with parameters for `$n`.
         reads_tables: whether it names any of them.
         control: what it reads of control relations beside them.
     """
@@ -131,6 +133,13 @@ def classify(
     return Classified(statement, Does.COMMANDS)
 
 
+@lru_cache(maxsize=64)
+def _tree_of(text: str) -> exp.Expr | None:
+    """Return the tree of a query, which nothing changes: a statement is read more than once, as when it is prepared and
+    when it is declared as a cursor."""
+    return parsed(text)
+
+
 def over_catalogs(statement: Statement, names: Callable[[], Collection[str]]) -> exp.Expr | None:
     """Return the tree of a query that reads the catalogs, or nothing; None for one of the language."""
     words = {name.lower() for token in statement.tokens if (name := token.name) is not None}
@@ -138,8 +147,10 @@ def over_catalogs(statement: Statement, names: Callable[[], Collection[str]]) ->
         is_system = any(word in SCHEMAS or ("pg_catalog", word) in system_columns() for word in words)
         if not is_system and words & set(names()):
             return None
-    tree = parsed(plain_text(statement, lambda number: "NULL"))
-    if tree is None:
+    text = plain_text(statement)
+    tree = _tree_of(text) if len(text) <= SMALL else parsed(text)
+    # A value is no table.
+    if tree is None or any(isinstance(one.this, exp.Parameter) for one in tree.find_all(exp.Table)):
         return None
     tables = tables_of(tree)
     declared = set(names()) if tables else set()

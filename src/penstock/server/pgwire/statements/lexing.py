@@ -240,9 +240,8 @@ def cql_text(
     return made
 
 
-def plain_text(statement: Statement, value_of: Callable[[int], str] | None = None) -> str:
-    """Return a statement in PostgreSQL's plainest words: texts in single quotes, no comments. value_of: returns the
-    literal of `$n`. Raises WireError 42P02."""
+def plain_text(statement: Statement) -> str:
+    """Return a statement in PostgreSQL's plainest words: texts in single quotes, no comments."""
     parts: list[str] = []
     end = 0
     found = statement.tokens
@@ -254,10 +253,6 @@ def plain_text(statement: Statement, value_of: Callable[[int], str] | None = Non
         end = token.end
         if token.kind is Kind.TEXT:
             parts.append("'" + token.value.replace("'", "''") + "'")
-        elif token.kind is Kind.VALUE:
-            if value_of is None:
-                raise WireError("42P02", f"there is no value for {token.text}", offset=token.start)
-            parts.append(value_of(int(token.text[1:])))
         elif token.word in _OIDS and [one.text for one in found[index + 1 : index + 3]] == ["[", "]"]:
             # The parser knows arrays of other types than those that stand for oids; all have this name, too.
             parts.append(f"_{token.text.lower()}")

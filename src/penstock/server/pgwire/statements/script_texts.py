@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from penstock.errors import PenstockError, Position, ScriptErrors
+from penstock.language.statements import Statement as ParsedStatement
 from penstock.language.statements.script import Script
 from penstock.language.statements.values import WrittenValue
-from penstock.language.text import TextSpan
+from penstock.language.text import SourceText, TextSpan
 from penstock.server.pgwire.protocol.errors import WireError, located
 from penstock.server.pgwire.statements.lexing import Kind, Statement, cql_text
 from penstock.server.pgwire.statements.type_words import types_replaced
 
 
 @dataclass(frozen=True)
+class WrittenCommand:
+    """A command of a transaction, which has been parsed where it stands in the script of those before it.
+
+    Args:
+        text: without its values.
+        tree: with its values, which stand at `values`.
+    """
+
+    text: str
+    tree: ParsedStatement
+    values: tuple[tuple[TextSpan, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class ScriptText:
-    """A script. places: (offset in the script, offset in what the client sent, or None), in order; none of what the
-    server has written."""
+    """A script.
+
+    Args:
+        places: (offset in the script, offset in what the client sent, or None), in order; none of what the server has
+            written.
+        before: the commands that it begins with; what is behind them has not been parsed.
+    """
 
     text: str
     places: tuple[tuple[int, int | None], ...] = ()
+    before: tuple[WrittenCommand, ...] = ()
+
+    @property
+    def rest(self) -> str:
+        """Return what has not been parsed, in the line and column in which it stands."""
+        begin = sum(len(one.text) + len(_BETWEEN) for one in self.before)
+        return _VISIBLE.sub(" ", self.text[:begin]) + self.text[begin:]
+
+    def whole(self, rest: Script) -> Script:
+        """Return the script, with the commands that it begins with. rest: what is behind them."""
+        if not self.before:
+            return rest
+        values = (*(place for one in self.before for place in one.values), *(rest.source.values or ()))
+        return Script(SourceText(self.text, None, values), (*(one.tree for one in self.before), *rest.statements))
 
     def offset(self, position: Position | None) -> int | None:
         """Return the offset in what the client sent of a position of an error; None where it has none there."""
@@ -42,10 +78,22 @@ class ScriptText:
 
 @dataclass(frozen=True)
 class ReadScript:
-    """A script that is parsed and has its values. written: its text without them."""
+    """A script that is parsed and has its values. written: its text without them; rest: what is behind the commands
+    that it begins with."""
 
     written: ScriptText
-    script: Script
+    rest: Script
+
+    @cached_property
+    def script(self) -> Script:
+        """Return the whole script."""
+        return self.written.whole(self.rest)
+
+    @property
+    def command(self) -> WrittenCommand:
+        """Return its last statement as a command of a transaction."""
+        begin = sum(len(one.text) + len(_BETWEEN) for one in self.written.before)
+        return WrittenCommand(self.written.text[begin:], self.rest.statements[-1], self.rest.source.values or ())
 
     @property
     def text(self) -> str:
@@ -53,25 +101,35 @@ class ReadScript:
         return self.script.source.slice(TextSpan(0, len(self.written.text)))
 
 
+#: What stands between two statements.
+_BETWEEN = ";\n"
+_VISIBLE = re.compile(r"[^\n]")
+
 #: A statement with the literals of `$1`, `$2`.
 Given: TypeAlias = tuple[Statement, Sequence[WrittenValue]]
 
 
-def script_text(given: Sequence[Given], names: Callable[[], Collection[str]], spliced: bool = False) -> ScriptText:
+def script_text(
+    given: Sequence[Given],
+    names: Callable[[], Collection[str]],
+    before: Sequence[WrittenCommand] = (),
+    spliced: bool = False,
+) -> ScriptText:
     """Return statements as one script.
 
     Args:
         names: returns those of declarations, in lower case; may block.
+        before: commands that it begins with.
         spliced: whether values stand in the text, and not `$1`.
 
     Raises:
         WireError: 42P02 for a `$n` without a value.
     """
-    text = ""
-    places: list[tuple[int, int | None]] = []
+    text = _BETWEEN.join(one.text for one in before)
+    places: list[tuple[int, int | None]] = [(0, None)] if before else []
     for statement, values in given:
         if text:
-            text += ";\n"
+            text += _BETWEEN
         missing = next((t for t in statement.tokens if t.kind is Kind.VALUE and int(t.text[1:]) > len(values)), None)
         if missing is not None:
             raise WireError("42P02", f"there is no value for {missing.text}", offset=missing.start)
@@ -86,7 +144,7 @@ def script_text(given: Sequence[Given], names: Callable[[], Collection[str]], sp
         else:
             places += [(len(text) + here, statement.offset + there) for here, there in made.places]
         text += made.text
-    return ScriptText(text, tuple(places))
+    return ScriptText(text, tuple(places), tuple(before))
 
 
 def script_with_values(parsed: Script, given: Sequence[Given]) -> Script | None:

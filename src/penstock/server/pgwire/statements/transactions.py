@@ -18,7 +18,7 @@ from penstock.server.pgwire.protocol.errors import (
     WireError,
     unsupported,
 )
-from penstock.server.pgwire.statements.script_texts import Given
+from penstock.server.pgwire.statements.script_texts import WrittenCommand
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class PgTransaction:
     """A transaction that has begun. It has either commands or rows of COPY, since both cannot happen together.
 
     Args:
-        commands: statements of the language, with their values.
+        commands: statements of the language.
         copied: rows of COPY, with the name of the source and the bytes in which they came.
         undo, at_end: go back to the settings from before, when it is rolled back and in any case.
     """
 
     is_read_only: bool = False
     is_failed: bool = False
-    commands: list[Given] = field(default_factory=list)
+    commands: list[WrittenCommand] = field(default_factory=list)
     copied: list[CopiedRows] = field(default_factory=list)
     savepoints: list[tuple[str, int, int]] = field(default_factory=list)
     undo: list[Callable[[], object]] = field(default_factory=list)

@@ -1,0 +1,218 @@
+"""The contract `Engine`, of the engine in one process and of that on Spark: the same tests, with the same assertions.
+
+That on Spark runs its rounds without Spark here (`inline_engine.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from inline_engine import InlineServer, leave_spark
+
+from penstock.algebra.nodes.query import Start, StartMode
+from penstock.control.engine import Engine
+from penstock.control.live.control import Control
+from penstock.engines.in_process import InProcessEngine
+from penstock.errors import PenstockError
+from penstock.language.scripts import bind_script
+from penstock.results.result_source import EndOfResults, ResultRequest
+
+NOW, WARM = Start(StartMode.NOW), Start(StartMode.WARM)
+SCRIPT = "CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;"
+SUM = "CREATE QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];"
+CHECKED = "CREATE FUNCTION checked (BIGINT) RETURNS BIGINT AS 'penstock.testing.samples:checked';"
+
+
+@dataclass
+class Served:
+    """A control over an engine, whose rounds run when a test says so."""
+
+    folder: Path
+    is_on_spark: bool
+
+    def __post_init__(self) -> None:
+        self._open()
+
+    def _open(self) -> None:
+        if self.is_on_spark:
+            server = InlineServer(self.folder)
+            self.control, self.engine = server.control, server.engine
+            self.round: Callable[[], object] = lambda: server.run.round()
+        else:
+            self.engine = InProcessEngine(self.folder / "engine")
+            self.control = Control(self.folder, self.engine)
+            self.round = self.engine.round
+
+    def close(self) -> None:
+        self.control.close()
+        self.engine.close()
+
+    def restart(self) -> None:
+        self.close()
+        self._open()
+
+    def done(self, script: str) -> None:
+        for one in self.control.submit(script):
+            if one.outcome is not None:
+                until(lambda number=one.outcome.number: self.control.outcome(number).version is not None)  # type: ignore[misc]
+
+    def insert(self, *rows: tuple[int, int]) -> None:
+        ticks, values = zip(*rows, strict=True)
+        self.control.insert("S", pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(values, pa.int32())}))
+        self.round()
+
+    def place(self, name: str) -> int:
+        return self.control.query(name)[1].place
+
+    def rows(self, name: str, **request: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a bounded subscription."""
+        query = self.control.catalog.queries[name]
+        source = self.engine.results(self.place(name), query, ResultRequest(until_now=True, **request))
+        found: list[tuple[Any, ...]] = []
+        try:
+            while True:
+                part = source.next(5)
+                assert part is not None
+                found += [tuple(row.values()) for row in part.rows.to_pylist()]
+        except EndOfResults:
+            return found
+        finally:
+            source.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.fixture(params=["in process", "on Spark"])
+def served(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    leave_spark(monkeypatch)
+    made = Served(tmp_path, request.param == "on Spark")
+    yield made
+    made.close()
+
+
+def content(rows: list[tuple[Any, ...]], tick: int) -> Counter[tuple[Any, ...]]:
+    found: Counter[tuple[Any, ...]] = Counter()
+    for ts, op, *items in rows:
+        if ts <= tick:
+            found[tuple(items)] += 1 if op == "+" else -1
+    return +found
+
+
+def test_a_version_tells_what_it_contains(served: Served) -> None:
+    engine: Engine = served.engine
+    assert engine.version().command == 0
+    served.done(SCRIPT + SUM)
+    first = engine.version()
+    assert first.command == served.control.commands()[-1][2].number and not first.waiting
+    served.insert((1, 1), (2, 2), (3, 4))
+    found, place = engine.version(), served.place("q")
+    assert found.number == first.number and found.command == first.command
+    assert found.heartbeats == {place: 2} and found.sources == {"s": 2}
+    served.done("CREATE QUERY r AS SELECT v FROM S;")
+    later = engine.version()
+    assert later.number > found.number and later.command > found.command
+    served.restart()
+    assert served.engine.version().command == later.command
+    assert served.engine.version().heartbeats[place] == 2
+
+
+def test_answers_are_read_from_the_beginning_from_now_and_with_a_snapshot(served: Served) -> None:
+    served.done(SCRIPT + SUM)
+    served.insert((1, 1), (2, 2), (3, 4))
+    served.insert((9, 1), (10, 1))
+    whole = served.rows("q", beginning=True)
+    assert whole == [(1, "+", 1), (2, "-", 1), (2, "+", 3), (3, "-", 3), (3, "+", 7),
+                     (6, "-", 7), (6, "+", 6), (7, "-", 6), (7, "+", 4), (8, "-", 4), (8, "+", None),
+                     (9, "-", None), (9, "+", 1)]  # fmt: skip
+    assert served.rows("q") == []
+    for tick in (2, 6, 9):
+        found = served.rows("q", snapshot=True, after=tick, up_to=9)
+        snapshot = [row for row in found if row[0] <= tick]
+        assert content(snapshot, tick) == content(whole, tick)
+        assert found[len(snapshot) :] == [row for row in whole if row[0] > tick]
+    served.restart()
+    assert served.rows("q", beginning=True) == whole
+
+
+def test_a_query_pauses_is_silent_resumes_and_is_exchanged(served: Served) -> None:
+    served.done(SCRIPT + SUM + "CREATE QUERY r AS SELECT MAX(CAST(v AS BIGINT)) AS s FROM S [RANGE 5 SECONDS];")
+    served.insert((1, 5), (2, 2), (3, 1))
+    served.done("ALTER QUERY q SWAP WITH r;")
+    served.insert((4, 1))
+    served.round()
+    # What has been emitted stays, and the content becomes that of the other one.
+    assert content(served.rows("q", beginning=True), 3) == {(5,): 1}
+    assert content(served.rows("r", beginning=True), 3) == {(8,): 1}
+    served.done("ALTER QUERY r PAUSE WITH STATE;")
+    before = served.rows("r", beginning=True)
+    served.insert((5, 1), (6, 1))
+    assert served.rows("r", beginning=True) == before
+    served.done("ALTER QUERY r RESUME;")
+    served.insert((7, 1))
+    assert content(served.rows("r", beginning=True), 6) == {(6,): 1}
+    served.done("ALTER QUERY r PAUSE;")
+    served.restart()
+    served.insert((8, 1))
+    assert served.place("r") not in served.engine.version().heartbeats
+
+
+def test_a_query_that_fails_fails_alone(served: Served) -> None:
+    served.done(SCRIPT + CHECKED + SUM + "CREATE QUERY bad AS SELECT checked(CAST(v AS BIGINT)) AS x FROM S;")
+    served.insert((1, 1), (2, 2))
+    served.insert((3, -1), (4, 1))
+    until(lambda: served.control.query("bad")[1].status.value == "FAILED")
+    assert served.control.query("bad")[1].code == "P0621"
+    served.round()
+    served.insert((5, 1), (6, 1))
+    assert content(served.rows("q", beginning=True), 5) == {(4,): 1}
+    assert served.engine.ended_by() is None and served.engine.health().problem is None
+    served.restart()
+    assert served.control.query("bad")[1].status.value == "FAILED"
+
+
+def test_posts_are_known_to_be_read(served: Served) -> None:
+    served.done(SCRIPT + SUM)
+    (source,) = (number for number, one in served.control.stored.items() if one.kind == "STREAM")
+    rows = pa.table({"ts": pa.array([1, 2], pa.int32()), "v": pa.array([1, 2], pa.int32())})
+    served.control.insert("S", rows)
+    (last,) = served.control.positions("S").values()
+    assert not served.engine.has_read(source, last)
+    served.round()
+    assert served.engine.has_read(source, last) and served.engine.unread() == 0
+    assert served.engine.has_read(source + 100, 1), "nothing reads it"
+
+
+def test_how_a_query_can_begin(served: Served) -> None:
+    served.done(SCRIPT.replace("1000", "10") + SUM)
+    for tick in range(1, 40):
+        served.insert((tick, tick))
+    bound = served.control.catalog
+
+    def query(length: int) -> Any:
+        (found,) = bind_script(f"CREATE QUERY x AS SELECT SUM(v) AS s FROM S [RANGE {length} SECONDS];", bound).queries
+        return found
+
+    short, long = query(3), query(30)
+    assert not served.engine.start_option(short, WARM).obstacles
+    assert served.engine.start_option(long, WARM).obstacles
+    assert not served.engine.start_option(long, NOW).obstacles
+    assert served.engine.awaited(short) is None or not served.engine.awaited(short).rows  # type: ignore[union-attr]
+    before, rows = served.engine.version(), served.rows("q", beginning=True)
+    with pytest.raises(PenstockError, match="P0703"):
+        served.done("CREATE QUERY x START WARM AS SELECT SUM(v) AS s FROM S [RANGE 30 SECONDS];")
+    assert served.engine.version() == before and served.rows("q", beginning=True) == rows
+    served.done("CREATE QUERY x START WARM AS SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS];")
+    served.round()
+    assert content(served.rows("x", beginning=True), 38) == {(38 + 37 + 36,): 1}
