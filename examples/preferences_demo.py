@@ -18,7 +18,7 @@ from penstock.algebra.nodes.scans import declared_sources
 from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script
 from penstock.runtime.live.engine import LiveEngine
-from penstock.runtime.watching.preference_metrics import preference_text
+from penstock.runtime.monitoring.preference_metrics import preference_text
 
 SCRIPT = Path(__file__).resolve().parent / "preferences.cql"
 #: Begin and end of the burst in seconds, and orders a second before it and in it.

@@ -132,7 +132,6 @@ KNOWS = {
     "handles": "what a session returns: queries, sources, runs",
     "runtime": "drives executors: local/, live/, spark/; state in files",
     "physical": "plans, operators over batches, their state; no Spark",
-    "shedding": "what is dropped beyond a budget, and how accurate answers are",
     "language": "text to algebra: statements, grammar, binder",
     "connectors": "sources and sinks, with the tables of their options",
     "algebra": "what a query means: operators, properties, rules",
@@ -142,7 +141,7 @@ BANDS = (
     ("doors", ("cli", "client", "server")),
     ("queries that come and go", ("engines", "control", "results")),
     ("one run", ("session", "handles", "runtime")),
-    ("how a plan runs", ("physical", "shedding")),
+    ("how a plan runs", ("physical",)),
     ("what a query means", ("language", "connectors", "algebra", "expressions")),
     ("below all", ()),
 )

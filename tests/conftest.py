@@ -131,7 +131,7 @@ def no_spark_without_the_mark(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         if "not spark" in str(request.config.getoption("markexpr")):
-            patched.setattr("penstock.runtime.spark.startup.ahead.start_session_ahead", refuse)
+            patched.setattr("penstock.runtime.spark.startup.early_session.start_session_ahead", refuse)
         yield
 
 

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.figures import PAIRS_EXAMINED
+from penstock.figures.figure import number
 from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.preferences.operator import Preferring
-from penstock.physical.plan.preferences.queries import PREFERENCE
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 from penstock.runtime.local.runtime import run_local
 
@@ -61,7 +62,7 @@ def counted_hold(self: NumberedElements, *given: Any) -> None:
 
 def counted_advance(self: Preferring, moment: Moment) -> Iterator[Elements]:
     yield from advance(self, moment)
-    seen.append((self._order, read, int(self.figures().get(f"{PREFERENCE}pairs examined", 0))))
+    seen.append((self._order, read, int(number(self.figures(), PAIRS_EXAMINED))))
 
 
 def measured(clause: str, keys: int | None, window: int, counted: int) -> tuple[int, float, float]:

@@ -18,10 +18,10 @@ from penstock.algebra.nodes.scans import declared_sources
 from penstock.language.scripts import BoundScript, bind_script
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.runtime.local.runtime import LocalResult, run_local
-from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.preference_metrics import PreferenceMetrics
+from penstock.runtime.monitoring.metrics import RunMetrics
+from penstock.runtime.monitoring.preference_metrics import PreferenceMetrics
 from penstock.testing.cases import case_inputs, parse_case
-from penstock.testing.denotation import Shards, World
+from penstock.testing.definitions import Shards, World
 from penstock.testing.oracle import timely_rows
 from penstock.testing.preferences.kinds import simulate
 from penstock.testing.preferences.simulation import Simulation

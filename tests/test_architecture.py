@@ -25,13 +25,25 @@ LAYERS = (
     ("events", "temporary"),
     ("errors",),
     ("storage",),
-    ("amounts",),
-    ("types", "settings", "deep", "tree", "explain", "modules", "lazy_pandas", "served", "notebook", "loops"),
+    ("quantities",),
+    (
+        "types",
+        "settings",
+        "figures",
+        "deep_trees",
+        "tree",
+        "explain",
+        "modules",
+        "lazy_pandas",
+        "server_reports",
+        "notebook",
+        "compilation",
+        "shedding",
+    ),
     ("expressions",),
     ("algebra",),
     ("connectors",),
     ("language",),
-    ("shedding",),
     ("physical",),
     ("runtime",),
     ("handles",),
@@ -49,8 +61,8 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ONLY = {
     "connectors": {
         "connectors",
-        "loops",
-        "amounts",
+        "compilation",
+        "quantities",
         "redaction",
         "events",
         "errors",
@@ -63,9 +75,9 @@ ONLY = {
         "algebra",
     },
     "runtime.java": {"errors"},
-    "client": {"client", "errors", "notebook", "served", "types"},
+    "client": {"client", "errors", "notebook", "server_reports", "types"},
     "notebook": {"notebook"},
-    "shedding": {"shedding", "loops"},
+    "shedding": {"shedding", "compilation", "figures"},
 }
 
 #: Who may import only a part of a layer below: folder -> (the layer, what of it).
@@ -75,7 +87,7 @@ PARTS = {
 }
 
 #: What the oracle, and every module of `testing` it leans on, may import: it shares nothing with what it judges.
-ORACLE = {"deep", "errors", "types", "tree", "expressions", "algebra"}
+ORACLE = {"deep_trees", "errors", "types", "tree", "expressions", "algebra"}
 
 #: Third-party package -> the only folders or modules that may import it. Its types alone, for the type checker, may be
 #: named elsewhere: nothing is loaded.
@@ -84,7 +96,7 @@ OWNERS = {
     "pyspark": {"runtime.spark"},
     "py4j": {"runtime.spark"},
     "typer": {"cli"},
-    "prometheus_client": {"runtime.watching.prometheus"},
+    "prometheus_client": {"runtime.monitoring.prometheus"},
     "prompt_toolkit": {"cli.shell.terminal"},
     "fastapi": {"server"},
     "starlette": {"server"},

@@ -2,7 +2,7 @@
 
 Walks what the grammar can build (the trees of `language/queries.py`, `language/clauses.py` and `language/statements/`)
 and every operator of the algebra. A node that is in no row of the table "Where each construct is tested", an operator
-without lowering or denotation: each fails here. What the binder does with every field is in
+without lowering or definition: each fails here. What the binder does with every field is in
 `tests/language/test_unsupported.py`.
 """
 
@@ -25,7 +25,7 @@ from penstock.algebra import Algebra
 from penstock.language import clauses, queries
 from penstock.language.statements import KINDS
 from penstock.physical.planning.lowering import lower
-from penstock.testing.denotation import denote
+from penstock.testing.definitions import denote
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "language" / "support.md"

@@ -16,7 +16,7 @@ from penstock.algebra.optimizer.rules import RULES
 from penstock.explain import to_json, to_text
 from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.execution.executor import NestedPlan
+from penstock.physical.execution.executor import InnerPlan
 from penstock.physical.execution.render import render_plan
 from penstock.physical.operators import Moment
 from penstock.physical.operators.sequence.count_time import CountTime
@@ -118,12 +118,12 @@ def feed(line: SequenceModel | CountTime, given: list[Row]) -> int:
 def test_a_window_stores_what_an_evaluation_needs(window: str, most: int) -> None:
     """What it holds since the last evaluation, and what it may show at the next: never the elements between."""
     spec = spec_of(f"SELECT ISTREAM(k, v) FROM S [{window}]")
-    assert feed(SequenceModel(spec, {}, NestedPlan), rows(180)) <= most
+    assert feed(SequenceModel(spec, {}, InnerPlan), rows(180)) <= most
 
 
 def test_elements_that_no_evaluation_needs_are_not_stored_at_all() -> None:
     """Not for a round either: a window of 2 of every 100."""
-    line = SequenceModel(spec_of("SELECT ISTREAM(k, v) FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]"), {}, NestedPlan)
+    line = SequenceModel(spec_of("SELECT ISTREAM(k, v) FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]"), {}, InnerPlan)
     assert feed(line, rows(98)) == 0
     chunks = [s.snapshot()[1] for name, s in line.synopses().items() if name.startswith("window")]
     assert chunks == [{}]
@@ -136,7 +136,7 @@ def test_counted_windows_are_windows_in_the_time_of_numbers(answer: str) -> None
     plan = plan_of(f"SELECT {answer} FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]{group}")
     (spec,) = (step.spec for step in plan.steps if isinstance(step.spec, CountTimeSpec))
     assert (spec.rows, spec.every, spec.asked) == (2, 100, ((100, 0, 0),))
-    numbered = CountTime(spec, {}, NestedPlan)
+    numbered = CountTime(spec, {}, InnerPlan)
 
     def held() -> int:
         return sum(s.rows for s in numbered.synopses().values())
@@ -174,7 +174,7 @@ def test_of_a_non_retroactive_relation_only_what_waits_can_ask_for_is_kept() -> 
         " CREATE QUERY q AS SELECT S.k FROM S [RANGE 5 TUPLES, FREQUENCY 10 TUPLES], N WHERE S.k >= N.v;"
     ).queries
     (spec,) = (step.spec for step in plan_queries([bound]).steps if isinstance(step.spec, SequenceModelSpec))
-    line = SequenceModelWithRelations(spec, {}, NestedPlan)
+    line = SequenceModelWithRelations(spec, {}, InnerPlan)
     held = []
     for ts, k, v in rows(200):
         columns = (pa.array([ts]), pa.array([k], pa.int32()), pa.array([v], pa.int32()))

@@ -15,7 +15,7 @@ import penstock
 from penstock.connectors.sinks import open_sink
 from penstock.errors import PenstockError
 from penstock.handles import Run
-from penstock.runtime.watching.progress import QueryCounts, RunProgress, SourceCounts
+from penstock.runtime.monitoring.progress import QueryCounts, RunProgress, SourceCounts
 
 SCRIPT = """
 CREATE STREAM S (ts INT, word STRING) FROM MEMORY () TIMESTAMP BY ts;

@@ -88,8 +88,8 @@ WINDOW_KIND = {
     "physical/operators/__init__.py",
     "physical/planning/lowering/landmark_window.py",
     "physical/planning/lowering/__init__.py",
-    "testing/denotation/landmark_window.py",
-    "testing/denotation/__init__.py",
+    "testing/definitions/landmark_window.py",
+    "testing/definitions/__init__.py",
 }
 
 
@@ -100,7 +100,8 @@ STATEMENT = {"language/statements/readers.py", "language/statements/__init__.py"
 #: By section, the files that adding one of its things touches: what it does, and the lines of registries.
 TOUCHED = {
     "Add a source": {"connectors/sources/counter.py", "connectors/sources/__init__.py"},
-    "Add a scheduling policy": {"runtime/deciding/weighted_units.py", "runtime/deciding/registry.py"},
+    "Add a scheduling policy": {"runtime/decisions/weighted_units.py", "runtime/decisions/registry.py"},
+    "Add a shedding policy": {"shedding/policies.py", "testing/approximation/shedding.py"},
     "Add a setting": {"settings.py", "language/statements/insert.py"},
     "Add an HTTP route": {"server/http/version.py", "server/http/application/app.py"},
 }
@@ -135,6 +136,7 @@ def test_the_page_has_its_sections() -> None:
         "Add a rewrite rule",
         "Add a statement",
         "Add a scheduling policy",
+        "Add a shedding policy",
         "Add a setting",
         "Add a source",
         "Add an HTTP route",

@@ -29,7 +29,7 @@ from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.nodes.stretch_chances import BudgetedRows
 from penstock.expressions.nodes import AggregateCall, Call, Column, Literal
 from penstock.testing.aggregates.definitions import aggregate
-from penstock.testing.denotation import denote, validity
+from penstock.testing.definitions import denote, validity
 from penstock.testing.oracle import run_oracle
 from penstock.types import END, Field, Schema, TimeDomain, Unit
 

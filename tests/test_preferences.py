@@ -19,7 +19,7 @@ from penstock.language.text import SourceText
 from penstock.runtime.local.runtime import run_local
 from penstock.settings import Settings
 from penstock.testing.compare import assert_same, first_difference
-from penstock.testing.denotation import World, relation
+from penstock.testing.definitions import World, relation
 from penstock.testing.oracle import run_oracle, timely_rows
 from penstock.testing.preferences.kinds import simulate
 from penstock.testing.scalars.values import Row, key_of

@@ -21,7 +21,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.expressions.draws import draws, exponential_draws
 from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
-from penstock.runtime.watching.metrics import RunMetrics
+from penstock.runtime.monitoring.metrics import RunMetrics
 from penstock.testing.scalars.values import Row, key_of
 
 Bags = dict[int, Counter[Row]]

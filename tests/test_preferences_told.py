@@ -16,11 +16,10 @@ from test_preferences_engine import bound_case, random_query
 
 from penstock.algebra.nodes.query import Query
 from penstock.language.scripts import bind_script
-from penstock.runtime.watching.preference_metrics import PreferenceMetrics, preference_text
+from penstock.runtime.monitoring.preference_metrics import PreferenceMetrics, preference_text
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
-from penstock.testing.preferences.figures import ACCURACY, completeness, exact_quantile
-from penstock.testing.preferences.simulation import Simulation
+from penstock.testing.preferences.simulation import ACCURACY, Simulation, completeness, exact_quantile
 from penstock.testing.thresholds import lowered, small
 
 SEEDS = range(24)

@@ -32,7 +32,7 @@ from penstock.physical.plan.temporal.sessions import SessionsSpec
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
-from penstock.testing.denotation.coalesce import stretches
+from penstock.testing.definitions.coalesce import stretches
 from penstock.types import END
 
 Row = tuple[Any, ...]

@@ -12,9 +12,9 @@ from penstock.expressions import draws
 from penstock.expressions.sketches.count_sketch import CountSketchShape
 from penstock.physical.synopses.summaries.contract import SlotCounts
 from penstock.physical.synopses.summaries.count_sketch import SketchCounts
+from penstock.physical.synopses.summaries.declared import predicted_bytes
 from penstock.physical.synopses.summaries.exact import ExactCounts
 from penstock.physical.synopses.summaries.levels import levels_of
-from penstock.physical.synopses.summaries.prediction import predicted_bytes
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary
 
 METHODS: dict[str, Callable[[], SlotCounts]] = {

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.promising.data import ITEMS
+from penstock.compilation import loop
 from penstock.expressions import draws
-from penstock.loops import loop
 from penstock.physical.synopses.summaries.levels import SummaryLevels
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary
 from penstock.physical.synopses.summaries.zone_kernel import granularity_of

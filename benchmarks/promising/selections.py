@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.promising import queue
 from benchmarks.promising.data import ITEMS
+from penstock.compilation import loop
 from penstock.expressions import draws
-from penstock.loops import loop
 from penstock.physical.synopses.summaries.exact import ExactCounts
 from penstock.physical.synopses.summaries.levels import SummaryLevels
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.promising import queue
+from penstock.compilation import loop
 from penstock.expressions import draws
 from penstock.expressions.sketches.count_sketch import CountSketchShape
-from penstock.loops import loop
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex

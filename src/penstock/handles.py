@@ -27,13 +27,13 @@ from penstock.connectors.sinks.tabular import html_table, rendered
 from penstock.errors import PenstockError, check_columns, check_watched, malformed_rows, nearest
 from penstock.notebook.latest_rows import LatestRows, is_number
 from penstock.notebook.watching import Display, watch
-from penstock.runtime.watching.progress import RunProgress
+from penstock.runtime.monitoring.progress import RunProgress
 from penstock.types import type_name
 
 if TYPE_CHECKING:
     from penstock.runtime.local.one_time import OneTimeAnswer
+    from penstock.runtime.monitoring.metrics import RunMetrics
     from penstock.runtime.spark.job import SparkRun
-    from penstock.runtime.watching.metrics import RunMetrics
 
 #: Where the answer of a query begins: the name of a mode of START, or an instant.
 StartPoint = str | dt.datetime | int

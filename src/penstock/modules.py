@@ -80,7 +80,7 @@ def beside(code: object) -> Iterator[None]:
 
 
 def _file_of(code: object) -> str:
-    """Return the file in which a function, or the class of an object, is written; empty where it is not known."""
+    """Return the file in which a function, or the class of an object, is defined; empty where it is not known."""
     while isinstance(code, partial):
         code = code.func
     methods = (code, *(getattr(type(code), name, None) for name in ("update", "__call__")))

@@ -54,7 +54,7 @@ from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.redaction import redacted_text
 from penstock.runtime.local.explain import explain, export_plan
-from penstock.served import ShownEntries, kind_of_rows, listed_table
+from penstock.server_reports import ShownEntries, kind_of_rows, listed_table
 from penstock.settings import Settings
 from penstock.temporary import discard, removed_after, temporary_folder
 from penstock.types import Schema
@@ -92,7 +92,7 @@ class Session:
     ) -> None:
         self.catalog = Catalog()
         if spark is not None and not hasattr(spark, "sparkContext"):
-            hint = "without one Penstock starts its own; Session(master='local[2]') says where"
+            hint = "without one Penstock starts its own; Session(master='local[2]') names another master"
             raise PenstockError("P0203", f"expected a SparkSession, not {type_of(spark)}", hint=hint)
         self.settings = settings_argument(settings)
         self._spark = spark

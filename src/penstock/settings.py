@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.amounts import (
+from penstock.errors import PenstockError, nearest
+from penstock.quantities import (
     LARGEST_BIGINT,
-    SHEDDING_POLICIES,
     budget_text,
     cores_text,
     none_or,
     share_of,
     size_in_bytes,
 )
-from penstock.errors import PenstockError, nearest
+from penstock.shedding.policies import DEFAULT, POLICIES
 
 
 def _boolean(text: str) -> bool:
@@ -366,7 +366,7 @@ TABLE: tuple[Setting, ...] = (
         "none: nothing is shed",
     ),
     Setting("shed_cpu", "none", none_or(cores_text), "default of `cpu`: the cores that the query may use; none: any"),
-    Setting("shed", "cals_q", _one_of(*SHEDDING_POLICIES), "default of `shed`: which tuple goes first"),
+    Setting("shed", DEFAULT, _one_of(*POLICIES), "default of `shed`: which tuple goes first"),
     Setting("shed_buckets", 1, _count(1, 2**20), "default of `buckets`: parts of a budget, by hash of the value"),
     Setting("shed_compact", True, _boolean, "default of `compact`: whether equal tuples of one life count once"),
     Setting(

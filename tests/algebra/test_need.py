@@ -17,7 +17,7 @@ from penstock.algebra.properties.need import EVERYTHING, LastRows, Need, first_f
 from penstock.language.scripts import bind_script
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import first_difference, show_events
-from penstock.testing.denotation import World
+from penstock.testing.definitions import World
 from penstock.testing.live import held_of
 from penstock.testing.oracle import events_in, timely_rows
 from penstock.testing.random.worlds import FLAVOURS, Flavour, random_case, seeded_choices

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import Algebra, Project, Select, Window
-from penstock.algebra.optimizer import sweep
+from penstock.algebra.optimizer import optimizer
 from penstock.algebra.optimizer.optimizer import TraceStep, UnsoundRule, optimize
 from penstock.algebra.optimizer.rules import RULES, Rule
 from penstock.algebra.optimizer.rules.support import is_volatile
@@ -125,8 +125,8 @@ def test_an_unsound_rule_is_caught(bind: Bind) -> None:
 
 def test_rules_that_undo_each_other_do_not_hang(bind: Bind, monkeypatch: pytest.MonkeyPatch) -> None:
     # That there is a bound is tested here, not how large it is.
-    monkeypatch.setattr(sweep, "CHANGES_PER_OPERATOR", 10)
-    monkeypatch.setattr(sweep, "MORE_CHANGES", 100)
+    monkeypatch.setattr(optimizer, "CHANGES_PER_OPERATOR", 10)
+    monkeypatch.setattr(optimizer, "MORE_CHANGES", 100)
 
     def flip(node: Algebra) -> Algebra:
         if isinstance(node, Select) and isinstance(node.predicate, Call):

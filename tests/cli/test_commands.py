@@ -33,7 +33,9 @@ CREATE QUERY r AS SELECT price FROM Order [RANGE 1 MINUTE];
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """What would have been started while the script is read."""
     starts: list[tuple[object, ...]] = []
-    monkeypatch.setattr("penstock.runtime.spark.startup.ahead.start_session_ahead", lambda *given: starts.append(given))
+    monkeypatch.setattr(
+        "penstock.runtime.spark.startup.early_session.start_session_ahead", lambda *given: starts.append(given)
+    )
     return starts
 
 

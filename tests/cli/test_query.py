@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.cli.shared.querying import is_statement
-from penstock.runtime.spark.startup import ahead
+from penstock.runtime.spark.startup import early_session
 from tests.commands import penstock
 
 SCRIPT = """
@@ -175,7 +175,7 @@ def test_files_that_are_gone(tmp_path: Path) -> None:
 
 def test_a_run_has_continuous_queries_only(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
-    monkeypatch.setattr(ahead, "start_session_ahead", lambda *given: started.append(given))
+    monkeypatch.setattr(early_session, "start_session_ahead", lambda *given: started.append(given))
     script.write_text(SCRIPT + "SELECT n FROM S AS OF 1;")
     for command in ("run", "check"):
         result = CliRunner().invoke(app, [command, str(script)])

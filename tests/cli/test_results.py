@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.cli.main import app
-from penstock.runtime.spark.startup import ahead
+from penstock.runtime.spark.startup import early_session
 from tests.commands import penstock
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -55,7 +55,7 @@ def in_this_process(
     """Run the command on the session that is there: how its process begins and ends is seen in the other tests."""
     (folder / "orders.cql").write_text(text)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ahead, "start_session_ahead", lambda *_: None)
+        patched.setattr(early_session, "start_session_ahead", lambda *_: None)
         try:
             app(["run", str(folder / "orders.cql"), *arguments])
         except SystemExit as end:

@@ -228,7 +228,7 @@ def test_include(told: Told, tmp_path: Path) -> None:
     assert "error P0401: cannot read the script" in told(f"\\i {tmp_path}/none.cql")[1]
     assert "needs the name of a file" in told("\\i")[1]
     loop.write_text(f"\\i {loop}\n")
-    assert "16 deep, which is the limit" in told(f"\\i {loop}")[1]
+    assert "may execute each other 16 deep at most" in told(f"\\i {loop}")[1]
     first = Told(keep_going=False)
     assert not first.shell.read([f"\\i {inner}\n", "SHOW VIEWS;"], None)
     assert first.err.getvalue().count("error") == 1

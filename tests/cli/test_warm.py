@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.warming import QUERIES, compile_loops
-from penstock.loops import kept_in
+from penstock.compilation import kept_in
 
 
 def test_every_query_runs() -> None:

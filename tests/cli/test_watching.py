@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from penstock.cli.progress import Watcher, progress_line
 from penstock.cli.running import watch
-from penstock.cli.watching import Watcher, progress_line
 from penstock.errors import PenstockError
-from penstock.runtime.watching.progress import QueryCounts, RunProgress, SourceCounts
+from penstock.runtime.monitoring.progress import QueryCounts, RunProgress, SourceCounts
 
 PROGRESS = RunProgress(
     rows_in=12_345,
@@ -153,7 +153,7 @@ def test_a_signal_stops_cleanly_with_a_summary(number: signal.Signals) -> None:
 
 
 def test_before_the_first_rows_it_is_said_once_what_is_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.cli.watching._LINE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("penstock.cli.progress._LINE_EVERY_SECONDS", 0.0)
     out = io.StringIO()
     watcher = Watcher(Console(file=out, width=100, color_system=None))
     watcher.phase("starting Spark")
@@ -164,7 +164,7 @@ def test_before_the_first_rows_it_is_said_once_what_is_going_on(monkeypatch: pyt
 
 
 def test_a_progress_line_is_printed_once_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.cli.watching._LINE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("penstock.cli.progress._LINE_EVERY_SECONDS", 0.0)
     _, text = shown(InventedRun(PROGRESS, looks=4))
     assert text.splitlines().count(progress_line(PROGRESS)) == 1
 

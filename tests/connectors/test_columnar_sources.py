@@ -18,7 +18,7 @@ from penstock.algebra.nodes.scans import OnError
 from penstock.connectors.formats import FORMATS, arrow, parquet
 from penstock.connectors.formats.columnar import check_buffers, columns_of
 from penstock.connectors.formats.footer import Footer
-from penstock.connectors.formats.row_groups import RowGroups
+from penstock.connectors.formats.parquet import RowGroups
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
 from penstock.expressions.evaluation.value_ranges import ValueRange, plain

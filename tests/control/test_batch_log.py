@@ -14,8 +14,8 @@ from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, BatchLogWriter
 from penstock.control.entities.batches import BATCH_LOG, is_logged
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import ScriptErrors
-from penstock.runtime.watching.figures import BatchFigures
-from penstock.runtime.watching.stopwatch import PHASES
+from penstock.runtime.monitoring.figures import BatchFigures
+from penstock.runtime.monitoring.stopwatch import PHASES
 from tests.control.control_kit import STREAM, SUM, Server, server
 
 ALERT = "CREATE QUERY alert AS ISTREAM(SELECT number, seconds, rows_in, failed FROM penstock.batch_log [NOW]);"

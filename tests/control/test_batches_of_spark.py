@@ -16,7 +16,7 @@ from penstock.control.engine import EngineListener
 from penstock.engines import spark
 from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
-from penstock.runtime.watching.progress import RunProgress
+from penstock.runtime.monitoring.progress import RunProgress
 
 
 @dataclass

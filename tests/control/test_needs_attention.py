@@ -20,9 +20,9 @@ from penstock.control.entities.system import DoorFacts
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.calls import user_functions
 from penstock.expressions.user import UserAggregate, UserFunction, load, loads_without_modules
-from penstock.served import CatalogView
 from penstock.server.http.documents import catalog_document
 from penstock.server.statements.listed_views import unbound_views
+from penstock.server_reports import CatalogView
 
 VIEW = "CREATE VIEW w AS SELECT doubled(v) AS d FROM S;"
 QUERY = "CREATE QUERY q AS SELECT d FROM w;"

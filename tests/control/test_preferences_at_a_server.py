@@ -11,9 +11,10 @@ from control_kit import Server, server
 from penstock.control.entities.preferences import PREFERENCES, SUMMARIES
 from penstock.control.entities.queries import QUERIES
 from penstock.control.entities.system import SystemView
+from penstock.figures import SERIES
 from penstock.physical.execution.progress import NOTHING
-from penstock.runtime.watching.metrics import METRICS, RunMetrics
-from penstock.runtime.watching.preference_metrics import preference_text
+from penstock.runtime.monitoring.metrics import RunMetrics, samples
+from penstock.runtime.monitoring.preference_metrics import preference_text
 
 SCRIPT = """
 CREATE STREAM A (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;
@@ -66,7 +67,7 @@ def test_metrics_and_the_summary_of_a_run_tell_the_same(tmp_path: Path) -> None:
         system.engine.round()
         ((row,), _), run = listed(system), view(system).figures.metrics
         name, told = next((name, one.preference) for name, one in run.queries.items() if one.preference is not None)
-        series = {m.name: dict(m.samples(run)) for m in METRICS if "_preference_" in m.name}
+        series = {f.series: dict(samples(f, run)) for f in SERIES if "_preference_" in f.series}
         for metric, column in (
             ("share_ratio", "share"),
             ("completeness_ratio", "completeness"),
@@ -80,7 +81,7 @@ def test_metrics_and_the_summary_of_a_run_tell_the_same(tmp_path: Path) -> None:
 
 
 def test_a_run_without_preferences_has_no_series() -> None:
-    assert not [m.name for m in METRICS if "_preference_" in m.name and list(m.samples(RunMetrics()))]
+    assert not [f.series for f in SERIES if "_preference_" in f.series and list(samples(f, RunMetrics()))]
 
 
 def test_a_query_whose_time_has_not_begun_has_no_heartbeat(tmp_path: Path) -> None:

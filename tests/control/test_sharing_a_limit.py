@@ -9,7 +9,7 @@ import pytest
 from control_kit import Server
 
 from penstock.physical.execution.meter import StateGauge
-from penstock.runtime.watching.metrics import SheddingMetrics
+from penstock.runtime.monitoring.metrics import SheddingMetrics
 
 _STREAM = "CREATE STREAM S (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
 _FROM = "SELECT k, VALID(s) FROM S (k) VALID FOR 3 SECONDS [RANGE 20 SECONDS] AS s;"

@@ -95,7 +95,7 @@ def test_sources_and_views(standing: Catalog) -> None:
     created = _as(
         CreateSourceCommand, "CREATE STREAM z (a INT, b INT) FROM HTTP () TIMESTAMP BY a RETAIN 2 MINUTES (b)", standing
     )
-    assert (created.source.connector, created.retain_ticks, created.source.retain_columns) == ("HTTP", 120, (1,))
+    assert (created.source.connector, created.source.retain, created.source.retain_columns) == ("HTTP", 120, (1,))
     view = _as(CreateViewCommand, "CREATE OR REPLACE VIEW z AS SELECT a FROM s", standing)
     assert (view.view.name, view.reads, view.replace) == ("z", frozenset({"s"}), True)
 

@@ -12,7 +12,7 @@ from penstock.algebra import Algebra
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.rowwise import Project, Select
-from penstock.algebra.optimizer import optimizer, sweep
+from penstock.algebra.optimizer import optimizer
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind
 from penstock.errors import ScriptErrors
@@ -173,7 +173,7 @@ def test_a_chain_is_answered(form: str, count: int) -> None:
 def test_rules_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """After as many rounds as are allowed, of which each may take as many."""
     monkeypatch.setattr(optimizer, "MAX_ROUNDS", 12)
-    monkeypatch.setattr(sweep, "MORE_CHANGES", 400)
+    monkeypatch.setattr(optimizer, "MORE_CHANGES", 400)
 
     def swapped(node: Algebra) -> Algebra:
         if isinstance(node, Select) and isinstance(node.input, Select):

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.language.scripts import bind_script
 from penstock.physical.operators.aggregates import accumulators as lanes
-from penstock.physical.operators.aggregates import recomputed as at_once
+from penstock.physical.operators.aggregates import slide_recompute as at_once
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import IncrementalSlideSpec, RecomputedSlideSpec
 from penstock.physical.planning.lowering import aggregates, streams

@@ -19,11 +19,11 @@ from penstock.physical.operators import OPERATORS
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.state.state_parts import StateInput
 from penstock.physical.planning.planner import planned
-from penstock.physical.planning.state_size.estimate import state_of
 from penstock.physical.planning.state_size.parts import StepState
+from penstock.physical.planning.state_size.summary import state_of
 from penstock.physical.synopses.preferences.result_chances import ResultChances
 from penstock.runtime.local.runtime import run_local
-from penstock.runtime.watching.metrics import RunMetrics
+from penstock.runtime.monitoring.metrics import RunMetrics
 
 SCRIPT = """CREATE STREAM S (ts BIGINT, k INT, v BIGINT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;
 CREATE STREAM T (ts BIGINT, k INT, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;

@@ -24,7 +24,7 @@ from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.operators.base.contract import JointAdvance, Operator
 from penstock.physical.operators.joins.store_join import StoreJoin
 from penstock.runtime.live import LiveEngine
-from penstock.runtime.watching.reports import ShardReport, report_from_json
+from penstock.runtime.monitoring.reports import ShardReport, report_from_json
 from penstock.testing.compare import events_of
 from tests.physical.test_joint_turns import JOINT, RULES, _batch
 

@@ -18,9 +18,9 @@ from penstock.expressions.sketches.count_sketch import CountSketchShape, places,
 from penstock.physical.synopses.summaries import stream_summary
 from penstock.physical.synopses.summaries.contract import SlotCounts
 from penstock.physical.synopses.summaries.count_sketch import SketchCounts
+from penstock.physical.synopses.summaries.declared import predicted_bytes
 from penstock.physical.synopses.summaries.exact import ExactCounts
 from penstock.physical.synopses.summaries.levels import SummaryLevels, levels_of
-from penstock.physical.synopses.summaries.prediction import predicted_bytes
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary
 from tests.physical.naive_summary import NaiveSummary, place
 

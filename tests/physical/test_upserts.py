@@ -10,7 +10,7 @@ import pytest
 from penstock.algebra import RelationScan, Source
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.runtime.local.runtime import run_local
-from penstock.testing.denotation.relations import content
+from penstock.testing.definitions.relations import content
 from penstock.types import Field, Schema, TimeDomain, Unit
 
 COLUMNS = Schema(

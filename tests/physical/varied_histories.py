@@ -27,7 +27,7 @@ from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.properties.need import first_full_instant, is_mature
 from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script
-from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
+from penstock.runtime.decisions.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live import LiveEngine
 from penstock.testing.compare import events_of
 from penstock.testing.plan_choices import random_choices

@@ -22,9 +22,8 @@ from penstock.errors import PenstockError
 from penstock.language.scripts import BoundScript
 from penstock.physical.elements import Elements
 from penstock.results import content
-from penstock.results.content import ResultContents
+from penstock.results.content import ResultContents, read_saved
 from penstock.results.reader import ResultReader
-from penstock.results.saved_content import read_saved
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import first_difference
 from penstock.testing.oracle import run_oracle

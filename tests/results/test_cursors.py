@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from result_kit import ITEMS, Log, all_of, changes, rows_in, stream
 
 from penstock.errors import PenstockError
-from penstock.results.cursor import Cursor
-from penstock.results.reader import ResultReader
+from penstock.results.reader import Cursor, ResultReader
 
 S = stream("s", ITEMS, max_bytes="2 KB")
 

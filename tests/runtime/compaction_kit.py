@@ -14,9 +14,9 @@ from penstock.results.content import ResultContents
 from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveAnswer, LiveReader
 from penstock.runtime.local.one_time import sources_of
-from penstock.runtime.spark.catching_up.compaction import Compaction
 from penstock.runtime.spark.checkpoint.epochs import source_file
-from penstock.runtime.spark.retained.compacted_updates import CompactedLog, CompactedUpdates
+from penstock.runtime.spark.hydration.compaction import Compaction
+from penstock.runtime.spark.retention.compacted_updates import CompactedLog, CompactedUpdates
 
 
 def compacting(server: InlineServer, retention: float = 0, limit: int = 2**28) -> Compaction:

@@ -19,13 +19,12 @@ from penstock.control.outcomes import CommandState
 from penstock.engines import spark
 from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
-from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
-from penstock.runtime.spark.changes.hydration import Hydration
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Job
+from penstock.runtime.spark.hydration.kept_relations import KeptRelations
 from penstock.runtime.spark.input import look_schedule
 from penstock.runtime.spark.input.round_log import RoundLog
-from penstock.runtime.spark.job import FailureListener
+from penstock.runtime.spark.job import FailureListener, Hydration
 from penstock.runtime.spark.version import JobChange, VersionInfo, version_of
 from penstock.runtime.spark.work import Work
 

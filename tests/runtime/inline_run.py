@@ -13,13 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
-from penstock.runtime.deciding.deciders import QueryPolicies
+from penstock.runtime.decisions.deciders import QueryPolicies
+from penstock.runtime.monitoring.metrics import RunMetrics
+from penstock.runtime.monitoring.recorder import Recorder
 from penstock.runtime.reporting import Reporter, ReportOptions
-from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
-from penstock.runtime.spark.changes.ahead import Ahead
+from penstock.runtime.spark.changes.prefetch import Prefetch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
+from penstock.runtime.spark.hydration.kept_relations import KeptRelations
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.runtime.spark.live_change import begin_change, leave_out
@@ -37,8 +39,6 @@ from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.answer_writer import PendingAnswer
 from penstock.runtime.spark.worker.inline import Outcome, run_round
 from penstock.runtime.spark.worker.packets import Heartbeats
-from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.recorder import Recorder
 from penstock.session import Session
 
 #: Where a run may die: before a round's state is written, after it, between two sinks, with all answers written.
@@ -124,7 +124,7 @@ class InlineRun:
         backfilled: bool = False,
         overwrite: bool = False,
         crash: bool = False,
-        ahead: Ahead | None = None,
+        ahead: Prefetch | None = None,
         **options: Any,
     ) -> InlineRun:
         """Go on with another script when the outstanding round is done.
@@ -323,7 +323,7 @@ def write_files(folder: Path, numbers: range, rows: int = 20, groups: int = 3) -
         pq.write_table(table, folder / f"part-{i:04d}.parquet")
 
 
-def read_beside(run: InlineRun, ahead: Ahead | None, batch: int) -> Job:
+def read_beside(run: InlineRun, ahead: Prefetch | None, batch: int) -> Job:
     """Read the past of new queries while the run goes on up to a batch; return the job that they are to join. What the
     run reads meanwhile is read too."""
     assert ahead is not None and ahead.catching_up is not None

@@ -22,10 +22,10 @@ from penstock.engines import spark
 from penstock.engines.spark import SparkEngine
 from penstock.results import select_workers
 from penstock.results.select_workers import SelectWorkers
-from penstock.runtime.spark.retained import retention
-from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.progress import RunProgress
-from penstock.runtime.watching.recorder import Recorder
+from penstock.runtime.monitoring.metrics import RunMetrics
+from penstock.runtime.monitoring.progress import RunProgress
+from penstock.runtime.monitoring.recorder import Recorder
+from penstock.runtime.spark.retention import retention
 from penstock.server.addresses import Address, HostNames
 from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor

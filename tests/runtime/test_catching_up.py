@@ -21,13 +21,13 @@ from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script
 from penstock.physical.planning.state_size.summary import size_text
 from penstock.runtime.live.starts import starts_text
-from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.catching_up.start_options import heartbeat_at, start_option, start_options
-from penstock.runtime.spark.changes.ahead import Share
+from penstock.runtime.spark.changes.prefetch import Share
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, source_file
+from penstock.runtime.spark.hydration.past_input import past_of_run
+from penstock.runtime.spark.hydration.start_options import heartbeat_at, start_option, start_options
 from penstock.runtime.spark.live_change import hydrate
-from penstock.runtime.spark.retained import retention
-from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog
+from penstock.runtime.spark.retention import retention
+from penstock.runtime.spark.retention.retained_log import Pins, RetainedLog
 from penstock.testing.compare import events_of
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows

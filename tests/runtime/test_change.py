@@ -16,13 +16,13 @@ from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.spark.catching_up.catch_up import past_starts
-from penstock.runtime.spark.catching_up.past_input import KnownPast
+from penstock.runtime.monitoring.progress import QueryCounts
 from penstock.runtime.spark.checkpoint import planning_cache
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.offset import Offset
+from penstock.runtime.spark.hydration.catch_up import past_starts
+from penstock.runtime.spark.hydration.past_input import KnownPast
 from penstock.runtime.spark.output.totals import RunTotals
-from penstock.runtime.watching.progress import QueryCounts
 
 FILES = 8
 QUERIES = {
@@ -175,7 +175,7 @@ def test_a_query_that_reads_its_past_is_as_if_it_had_always_been(calm: Path, bat
 def test_a_backfill_that_breaks_off_is_done_again(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     InlineRun(script(calm, "sums"), calm / "checkpoint").run(6)
     cold()
-    from penstock.runtime.spark.catching_up import catch_up as module
+    from penstock.runtime.spark.hydration import catch_up as module
 
     done = []
 

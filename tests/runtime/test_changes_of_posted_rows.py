@@ -13,8 +13,8 @@ from penstock.connectors.contract import Split
 from penstock.control.posted_rows import PostedRows
 from penstock.control.row_changes import content
 from penstock.runtime.live import history
-from penstock.runtime.spark.catching_up import kept_relations
-from penstock.runtime.spark.catching_up.update_reader import UpdateReader
+from penstock.runtime.spark.hydration import kept_relations
+from penstock.runtime.spark.hydration.update_reader import UpdateReader
 
 __all__ = ["without_spark"]
 

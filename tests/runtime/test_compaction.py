@@ -21,8 +21,8 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script, bind_select
 from penstock.runtime.live import history
-from penstock.runtime.spark.catching_up import compaction, kept_relations
-from penstock.runtime.spark.retained import merging
+from penstock.runtime.spark.hydration import compaction, kept_relations
+from penstock.runtime.spark.retention import merging
 from penstock.testing.live import NOTHING, Episode, run_live
 from penstock.testing.one_time import assert_same_rows, rows_of
 from penstock.testing.oracle import run_oracle_once

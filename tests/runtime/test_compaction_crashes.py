@@ -17,10 +17,10 @@ from inline_run import InlineRun, cold
 from penstock.algebra.nodes.scans import Source
 from penstock.control.posted_rows import PostedRows
 from penstock.language.scripts import bind_script
-from penstock.runtime.spark.catching_up import compaction
-from penstock.runtime.spark.catching_up.compaction import Compaction
 from penstock.runtime.spark.checkpoint.epochs import source_file
-from penstock.runtime.spark.retained.compacted_updates import CompactedLog
+from penstock.runtime.spark.hydration import compaction
+from penstock.runtime.spark.hydration.compaction import Compaction
+from penstock.runtime.spark.retention.compacted_updates import CompactedLog
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import KINDS, LOSSES, FailingCalls, PowerCut, PowerLost

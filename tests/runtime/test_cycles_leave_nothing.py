@@ -14,8 +14,8 @@ from inline_engine import InlineServer, without_spark
 
 from penstock.connectors.results import result_folder, result_log
 from penstock.control.transactions import applying
+from penstock.runtime.monitoring import figures
 from penstock.runtime.spark.input import round_history
-from penstock.runtime.watching import figures
 
 __all__ = ["without_spark"]
 

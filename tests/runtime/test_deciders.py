@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from test_rounds import opened, write
 
+from penstock.figures import SHED_HELD
 from penstock.language.scripts import bind_script
 from penstock.physical.decisions import NO_DECISIONS, Decided, Decisions
 from penstock.physical.elements import Elements
@@ -15,11 +16,11 @@ from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.operators.base.contract import Moment
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.deciding.deciders import Decider, Deciders, DecidingOptions, QueryPolicies, RoundMeasures
+from penstock.runtime.decisions.deciders import Decider, Deciders, DecidingOptions, QueryPolicies, RoundMeasures
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.runtime.spark.worker.packets import Signal, decided_packets, read_decided
-from penstock.runtime.watching.reports import IngestReport, ShardReport
 
 SCRIPT = """CREATE STREAM s (at BIGINT, k BIGINT) FROM MEMORY () TIMESTAMP BY at;
 CREATE QUERY q AS SELECT k, COUNT(*) FROM s [RANGE 10 TICKS] GROUP BY k;
@@ -56,14 +57,14 @@ def test_a_decider_is_given_what_was_measured_since_the_last_decision() -> None:
     for shard in range(2):
         state = {shared: {"groups": SynopsisSize("KeyedTable", 1, 100)}}
         seconds = {shared: 1.0, own: 0.25}
-        deciders.report(ShardReport(1, shard, {}, seconds, state, figures={shared: {"held": 3}}))
+        deciders.report(ShardReport(1, shard, {}, seconds, state, figures={shared: {SHED_HELD: 3}}))
     deciders.report(IngestReport(0, {}))
     now[0] += 4
     assert deciders.decide(NO_DECISIONS).of(Decided.GRANT, "q") == 2
     first, second = counting.given
     assert first.seconds is None
     assert (second.seconds, second.cpu) == (4.0, {"q": 1.0, "r": 1.5})
-    assert (second.state, second.figures) == ({"q": 100, "r": 100}, {shared: {"held": 6}})
+    assert (second.state, second.figures) == ({"q": 100, "r": 100}, {shared: {SHED_HELD: 6}})
     assert deciders.decide(NO_DECISIONS) and counting.given[2].cpu == {"q": 0.0, "r": 0.0}
     deciders.changed(made, DecidingOptions(0, QueryPolicies({"q": 2.0})))
     assert deciders.decide(NO_DECISIONS) and counting.given[3].seconds is None

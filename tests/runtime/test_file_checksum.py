@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from penstock.runtime.spark.retained.file_checksum import FileChecksum, checksum
+from penstock.runtime.spark.retention.file_checksum import FileChecksum, checksum
 
 _BASE, _BITS = 0x9E3779B97F4A7C15, 2**64
 SIZES = (0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 1000, 4099)

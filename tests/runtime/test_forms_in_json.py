@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock.figures import ENDED_ON_ARRIVAL, OTHER_DELAYS, PREFERENCE_RESULTS
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.execution.progress import SourceProgress
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport, report_from_json
 from penstock.runtime.state.shard_manifest import FileManifest, ManifestChange, ShardManifest, StoredSynopsis
-from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
 from penstock.storage.documents import array, flag, integer, integer_pairs, nested, text
 
 MARKS = (
@@ -30,7 +31,11 @@ CHANGE = (
 REPORTS = {
     '{"stage": 0, "task": 3, "phases": {"read": 0.5}}': IngestReport(3, {"read": 0.5}),
     '{"stage": 0, "task": 3, "phases": {}, "figures": {"2": {"ended on arrival": 4}}}': IngestReport(
-        3, {}, figures={2: {"ended on arrival": 4}}
+        3, {}, figures={2: {ENDED_ON_ARRIVAL: 4}}
+    ),
+    '{"stage": 1, "shard": 2, "phases": {}, "seconds": {}, "figures": {"5": {"preference results": 9, '
+    '"preference delay other": {"-12": 2, "40": 7}}}}': ShardReport(
+        1, 2, {}, {}, figures={5: {PREFERENCE_RESULTS: 9, OTHER_DELAYS: {-12: 2, 40: 7}}}
     ),
     '{"stage": 1, "shard": 2, "phases": {}, "seconds": {"4": 0.25}}': ShardReport(1, 2, {}, {4: 0.25}),
     '{"stage": 0, "task": 3, "phases": {}, "rows_in": {"1.0": 7}, "rows_out": {"0": 7, "1": 5}}': IngestReport(

@@ -11,17 +11,19 @@ import pytest
 
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import Start, StartMode
+from penstock.figures import UNITS_CHARGED
+from penstock.figures.figure import number
 from penstock.language.scripts import bind_script
 from penstock.physical.decisions import NO_DECISIONS, Decided, Decisions
 from penstock.physical.plan.plan import Plan
-from penstock.physical.plan.preferences.queries import AT_ONCE, CHARGED_UNITS
+from penstock.physical.plan.preferences.queries import AT_ONCE
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, QueryPolicies, RoundMeasures
-from penstock.runtime.deciding.granted_units import FIRST, GrantedUnits
+from penstock.runtime.decisions.deciders import Deciders, DecidingOptions, QueryPolicies, RoundMeasures
+from penstock.runtime.decisions.granted_units import FIRST, GrantedUnits
 from penstock.runtime.live import LiveEngine, measures
 from penstock.runtime.local import runtime
 from penstock.runtime.local.runtime import LocalResult, run_local
-from penstock.runtime.watching.reports import IngestReport, ShardReport
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport
 
 SCRIPT = """
 SET target_latency = '2 s';
@@ -63,7 +65,7 @@ class Machine(Deciders):
             return
         spent: dict[int, float] = {}
         for step, figures in report.figures.items():
-            done, place = float(figures.get(CHARGED_UNITS, 0)), (report.stage, report.shard, step)
+            done, place = float(number(figures, UNITS_CHARGED)), (report.stage, report.shard, step)
             spent[step] = (done - self._total.get(place, 0.0)) / self.speed
             self._total[place] = done
         place = report.stage, report.shard
@@ -228,9 +230,9 @@ def test_what_is_left_of_the_target_is_shared_equally() -> None:
     decider = GrantedUnits({"q": [1], "r": [2]}, 2.0)
     first = decider.decide(NO_DECISIONS, RoundMeasures())
     assert first.every(Decided.UNITS) == {"q": FIRST, "r": FIRST}
-    figures = {1: {CHARGED_UNITS: 0}, 2: {CHARGED_UNITS: 0}}
+    figures = {1: {UNITS_CHARGED: 0}, 2: {UNITS_CHARGED: 0}}
     decider.decide(first, RoundMeasures(1.0, figures=figures))
-    figures = {1: {CHARGED_UNITS: 5000}, 2: {CHARGED_UNITS: 1000}}
+    figures = {1: {UNITS_CHARGED: 5000}, 2: {UNITS_CHARGED: 1000}}
     # q does 5,000 a second, r 4,000; other phases took 0.75 s of this round and 1 s of the one before.
     second = decider.decide(first, RoundMeasures(2.0, figures=figures, elapsed={"q": 1.0, "r": 0.25}))
     other = (1.0 * 0.5 + 0.75) / 1.5
@@ -246,7 +248,7 @@ def test_a_query_with_a_shorter_target_of_its_own_is_granted_less() -> None:
         decider = GrantedUnits.of(plan, DecidingOptions(target_latency=2.0, policies=QueryPolicies({}, own)))
         assert decider is not None
         for done in (0, 1000):
-            measured = RoundMeasures(1.0, figures={step: {CHARGED_UNITS: done}}, elapsed={"q": 1.0}, busy=1.0)
+            measured = RoundMeasures(1.0, figures={step: {UNITS_CHARGED: done}}, elapsed={"q": 1.0}, busy=1.0)
             decided = decider.decide(NO_DECISIONS, measured)
         granted.append(decided.of(Decided.UNITS, "q"))
     assert granted == [2000, 500, 2000, 2000]
@@ -255,7 +257,7 @@ def test_a_query_with_a_shorter_target_of_its_own_is_granted_less() -> None:
 def test_waiting_for_input_takes_no_more_than_three_quarters_of_the_target() -> None:
     decider = GrantedUnits({"q": [1]}, 2.0)
     for done in (0, 1000):
-        measured = RoundMeasures(100.0, figures={1: {CHARGED_UNITS: done}}, elapsed={"q": 1.0})
+        measured = RoundMeasures(100.0, figures={1: {UNITS_CHARGED: done}}, elapsed={"q": 1.0})
         decided = decider.decide(NO_DECISIONS, measured)
     assert decided.of(Decided.UNITS, "q") == 500
 
@@ -263,7 +265,7 @@ def test_waiting_for_input_takes_no_more_than_three_quarters_of_the_target() -> 
 def test_of_a_round_that_says_how_long_it_took_all_the_rest_is_granted() -> None:
     decider = GrantedUnits({"q": [1]}, 2.0)
     for done in (0, 1000):
-        measured = RoundMeasures(100.0, figures={1: {CHARGED_UNITS: done}}, elapsed={"q": 1.0}, busy=1.5)
+        measured = RoundMeasures(100.0, figures={1: {UNITS_CHARGED: done}}, elapsed={"q": 1.0}, busy=1.5)
         decided = decider.decide(NO_DECISIONS, measured)
     assert decided.of(Decided.UNITS, "q") == 1500
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from inline_engine import InlineServer, without_spark
 
-from penstock.runtime.watching.growth import Growth, GrowthDetector, Trend
+from penstock.runtime.monitoring.growth import Growth, GrowthDetector, Trend
 
 __all__ = ["without_spark"]
 

@@ -11,8 +11,8 @@ from inline_run import InlineRun
 
 from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import run_local
+from penstock.runtime.monitoring.time_jumps import MOST_BOUNDARIES
 from penstock.runtime.spark.output.totals import RunTotals
-from penstock.runtime.watching.time_jumps import MOST_BOUNDARIES
 
 STREAM = "CREATE STREAM S (ts BIGINT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND{};"
 

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.runtime.spark.startup import jvm
-from penstock.runtime.spark.startup.ahead import start_session_ahead
+from penstock.runtime.spark.startup.early_session import start_session_ahead
 
 #: In place of Spark's script: tells a port and a secret as the gateway does, and lives until its input ends.
 _SUBMIT = """#!/bin/sh
@@ -89,7 +89,7 @@ def test_ctrl_c_while_both_threads_import_ends_at_once(submit: Path) -> None:
     light = """
 import os, signal, sys, time
 import penstock.runtime.spark.startup.jvm as jvm
-from penstock.runtime.spark.startup.ahead import start_session_ahead
+from penstock.runtime.spark.startup.early_session import start_session_ahead
 sys.modules["penstock.runtime.spark.startup.session"] = jvm  # nothing of Spark's is loaded
 jvm.start_now = lambda *_: time.sleep(60)
 start_session_ahead(None, {})

@@ -28,8 +28,8 @@ from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveAnswer, LiveReader
 from penstock.runtime.live import history
 from penstock.runtime.local.one_time import sources_of
-from penstock.runtime.spark.catching_up import kept_relations
-from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
+from penstock.runtime.spark.hydration import kept_relations
+from penstock.runtime.spark.hydration.kept_relations import KeptRelations
 from penstock.testing.compare import events_of
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.one_time import assert_same_rows, rows_of

@@ -17,7 +17,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.progress import SourceProgress
 from penstock.runtime.live.history import History, folded
-from penstock.testing.denotation import content
+from penstock.testing.definitions import content
 from penstock.testing.scalars.values import Row, key_of
 
 RELATIONS = {

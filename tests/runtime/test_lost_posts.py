@@ -13,7 +13,7 @@ from inline_engine import InlineServer, without_spark
 
 from penstock.connectors.sources import posted_files
 from penstock.errors import PenstockError
-from penstock.runtime.spark.catching_up import compaction
+from penstock.runtime.spark.hydration import compaction
 
 __all__ = ["without_spark"]
 

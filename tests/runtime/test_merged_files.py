@@ -16,10 +16,10 @@ from inline_engine import InlineServer, without_spark
 from penstock.physical.elements import Elements
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.retained import merging
-from penstock.runtime.spark.retained.merging import files_to_merge, merged_file, put_in_place
-from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog
-from penstock.runtime.spark.retained.retained_writer import RetainedWriter
+from penstock.runtime.spark.retention import merging
+from penstock.runtime.spark.retention.merging import files_to_merge, merged_file, put_in_place
+from penstock.runtime.spark.retention.retained_log import RetainedFile, RetainedLog
+from penstock.runtime.spark.retention.retained_writer import RetainedWriter
 from penstock.storage import replaced_storage, storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost

@@ -18,16 +18,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
+from penstock.figures import FIGURES, SERIES
+from penstock.figures.figure import FigureKind
 from penstock.language.scripts import bind_script
 from penstock.physical.execution.meter import StateGauge, SynopsisSize
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries, planned
 from penstock.physical.planning.state_size.summary import job_state
 from penstock.runtime.local.runtime import run_local
-from penstock.runtime.reporting import Reporter, ReportOptions
-from penstock.runtime.watching.figures import BATCHES, RATE_SECONDS, BatchFigures, RunFigures
-from penstock.runtime.watching.metrics import (
-    METRICS,
+from penstock.runtime.monitoring.figures import BATCHES, RATE_SECONDS, BatchFigures, RunFigures
+from penstock.runtime.monitoring.metrics import (
     ApproximationMetrics,
     FrequentMetrics,
     OperatorMetrics,
@@ -37,11 +37,14 @@ from penstock.runtime.watching.metrics import (
     RunMetrics,
     SheddingMetrics,
     SourceMetrics,
+    samples,
 )
-from penstock.runtime.watching.prometheus import Endpoint
-from penstock.runtime.watching.recorder import AT_REST, Recorder, Totals
-from penstock.runtime.watching.reports import IngestReport, ShardReport
-from penstock.runtime.watching.stopwatch import PHASES, Stopwatch, share_out
+from penstock.runtime.monitoring.page import metrics_page
+from penstock.runtime.monitoring.prometheus import Endpoint
+from penstock.runtime.monitoring.recorder import AT_REST, Recorder, Totals
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport
+from penstock.runtime.monitoring.stopwatch import PHASES, Stopwatch, share_out
+from penstock.runtime.reporting import Reporter, ReportOptions
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
@@ -164,25 +167,26 @@ def test_state_is_looked_at_no_more_often_than_it_costs() -> None:
 
 
 def test_the_documented_table_is_the_table() -> None:
+    assert DOCS.read_text() == metrics_page(), "python -m penstock.runtime.monitoring.page > docs/metrics.md"
     rows = re.findall(
         r"^\| `(penstock_\w+)` \| (\w+) \| (.*?) \| `([\w.]+)` \| (.*) \|$", DOCS.read_text(), re.MULTILINE
     )
     expected = [
         (
-            m.name,
-            "counter" if m.counter else "gauge",
-            ", ".join(f"`{label}`" for label in m.labels) or "-",
-            m.field.removeprefix("run."),
-            m.help,
+            figure.series,
+            figure.kind.value,
+            ", ".join(f"`{label}`" for label in figure.labels) or "-",
+            figure.field.removeprefix("run."),
+            figure.sentence,
         )
-        for m in METRICS
+        for figure in SERIES
     ]
     assert rows == expected
     assert re.findall(r"^\| `([a-z]+)` \| [^|]*\|$", DOCS.read_text(), re.MULTILINE) == list(PHASES)
 
 
 def test_every_figure_is_in_the_table() -> None:
-    told = {m.field for m in METRICS}
+    declared = {figure.field for figure in FIGURES if figure.field}
     names = {
         "sources": SourceMetrics, "queries": QueryMetrics, "queries.shedding": SheddingMetrics,
         "queries.preference": PreferenceMetrics,
@@ -192,25 +196,24 @@ def test_every_figure_is_in_the_table() -> None:
         "operators": OperatorMetrics, "run": RunMetrics,
     }  # fmt: skip
     keys = {"operators.name", "operators.stage", "operators.queries", "run.sources", "run.queries", "run.operators"}
-    # Tuples that arrived are no metric of their own: rows of sources are.
     keys |= {
         "queries.shedding",
-        "queries.shedding.arrived",
         "queries.preference",
         "queries.frequent",
         "queries.periods",
         "queries.approximations",
     }
-    assert {f"{where}.{f.name}" for where, kind in names.items() for f in fields(kind)} - keys == told
+    assert {f"{where}.{f.name}" for where, kind in names.items() for f in fields(kind)} - keys == declared
 
 
 def test_names_follow_the_conventions() -> None:
-    for metric in METRICS:
-        assert metric.name.endswith("_total") == metric.counter
+    for figure in SERIES:
+        assert figure.kind in (FigureKind.COUNTER, FigureKind.GAUGE)
+        assert figure.series.endswith("_total") == (figure.kind is FigureKind.COUNTER)
         units = (
             "total|seconds|bytes|rows|splits|records|second|held|budget|live|periods?|exact|values|ratio|units|entries"
         )
-        assert re.fullmatch(rf"penstock_[a-z_]+_({units})", metric.name)
+        assert re.fullmatch(rf"penstock_[a-z_]+_({units})", figure.series)
 
 
 def test_the_endpoint() -> None:
@@ -225,12 +228,12 @@ def test_the_endpoint() -> None:
     finally:
         endpoint.close()
     families = {f.name: f for f in text_string_to_metric_families(text)}
-    for metric in METRICS:
-        family = families[metric.name.removesuffix("_total")]
-        assert family.type == ("counter" if metric.counter else "gauge")
-        assert family.documentation == metric.help
-        found = {tuple(s.labels[label] for label in metric.labels): s.value for s in family.samples}
-        assert found == pytest.approx(dict(metric.samples(run)))
+    for figure in SERIES:
+        family = families[figure.series.removesuffix("_total")]
+        assert family.type == figure.kind.value
+        assert family.documentation == figure.sentence
+        found = {tuple(s.labels[label] for label in figure.labels): s.value for s in family.samples}
+        assert found == pytest.approx(dict(samples(figure, run)))
     assert families["penstock_source_rows"].samples[0].labels == {"source": "S"}
 
 
@@ -386,7 +389,7 @@ def test_a_query_that_sheds_has_figures_of_it() -> None:
     assert shed.shed_live == 300
     assert 0 < shed.coverage_at_least < 1
     assert found[-1].as_json()["queries"]["q"]["shedding"]["held"] == 100
-    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    series = {figure.series: list(samples(figure, found[-1])) for figure in SERIES}
     assert series["penstock_query_shed_total"] == [(("q",), 300.0)]
     assert series["penstock_query_accuracy_ratio"] == []
 
@@ -428,7 +431,7 @@ def test_rows_without_a_period_and_what_goes_on_are_counted(batch_rows: int, sha
         "sessions": (4, 0, 3),
         "sums": (4, 0, 3),
     }
-    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    series = {figure.series: list(samples(figure, found[-1])) for figure in SERIES}
     assert (("late",), 4.0) in series["penstock_query_rows_ended_on_arrival_total"]
     assert len(series["penstock_query_rows_without_period_total"]) == len(last)
 
@@ -451,7 +454,7 @@ def test_a_query_with_frequent_items_has_the_share_that_it_may_miss() -> None:
     whole, per = last["q"].frequent, last["per"].frequent
     assert whole is not None and (whole.pairs_held, whole.missed_share) == (2, pytest.approx(0.3))
     assert per is not None and (per.pairs_held, per.missed_share) == (4, pytest.approx(0.5))
-    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    series = {figure.series: list(samples(figure, found[-1])) for figure in SERIES}
     assert series["penstock_query_frequent_pairs_held"] == [(("q",), 2.0), (("per",), 4.0)]
 
 
@@ -511,7 +514,7 @@ def test_what_approximations_count_otherwise(batch_rows: int, shards: int) -> No
     }
     frequent = found[-1].queries["blocks"].frequent
     assert frequent is not None and frequent.pairs_held == 2
-    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    series = {figure.series: list(samples(figure, found[-1])) for figure in SERIES}
     assert (("weight",), 6.0) in series["penstock_query_rows_never_drawn_total"]
     assert (("rows",), 3.0) in series["penstock_query_negative_values_total"]
 
@@ -557,7 +560,7 @@ def test_how_wide_bounds_are() -> None:
     # 128 registers: 1.96 times 1.04 by the root of their number.
     assert sketches is not None and sketches.estimate_width is None
     assert sketches.sketch_width == pytest.approx(1.959964 * 1.04 / math.sqrt(128))
-    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    series = {figure.series: list(samples(figure, found[-1])) for figure in SERIES}
     assert series["penstock_query_sketch_width_ratio"] == [(("sketches",), sketches.sketch_width)]
     assert {labels for labels, _ in series["penstock_query_estimate_width_ratio"]} == {
         ("relation",),

@@ -20,9 +20,9 @@ from penstock.physical.planning.shared_parts import SharedParts, shared_plan
 from penstock.physical.planning.sharing import MOVED, keeping_keys
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.schedule import ScheduledRows
-from penstock.runtime.watching.operator_sums import OperatorSums
-from penstock.runtime.watching.recorder import Recorder, Totals
-from penstock.runtime.watching.reports import ShardReport
+from penstock.runtime.monitoring.operator_sums import OperatorSums
+from penstock.runtime.monitoring.recorder import Recorder, Totals
+from penstock.runtime.monitoring.reports import ShardReport
 
 STREAM = "CREATE STREAM S (ts INT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
 

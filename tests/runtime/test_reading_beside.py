@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from penstock.runtime.spark.changes.ahead import Ahead, Share
-from penstock.runtime.spark.changes.beside import ReadingBeside
+from penstock.runtime.spark.changes.interrupted_reading import InterruptedReading
+from penstock.runtime.spark.changes.prefetch import Prefetch, Share
 
 
 class Steps:
@@ -19,7 +19,7 @@ class Steps:
         self.begun: list[Any] = []
         self.discarded = self.looks = 0
 
-    def begin(self) -> Ahead:
+    def begin(self) -> Prefetch:
         steps = self
 
         class Parts:
@@ -37,7 +37,7 @@ class Steps:
                 steps.discarded += 1
 
         self.begun.append(Parts())
-        return cast(Ahead, self.begun[-1])
+        return cast(Prefetch, self.begun[-1])
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -47,7 +47,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def started(reading: ReadingBeside) -> threading.Thread:
+def started(reading: InterruptedReading) -> threading.Thread:
     thread = threading.Thread(target=reading.read)
     thread.start()
     return thread
@@ -55,7 +55,7 @@ def started(reading: ReadingBeside) -> threading.Thread:
 
 def test_a_change_interrupts_a_reading_which_goes_on_behind_it() -> None:
     steps, turn = Steps(), threading.Lock()
-    reading = ReadingBeside(steps.begin, 0.5, lambda: False, turn)
+    reading = InterruptedReading(steps.begin, 0.5, lambda: False, turn)
     thread = started(reading)
     until(lambda: len(steps.begun) == 1)
     until(lambda: reading.shares() == {"q1": 0.5, "q2": 0.5})
@@ -80,7 +80,7 @@ def test_a_change_interrupts_a_reading_which_goes_on_behind_it() -> None:
 def test_what_was_read_is_still_there_after_another_change() -> None:
     steps = Steps()
     steps.go.set()
-    reading = ReadingBeside(steps.begin, 0.5, lambda: False, threading.Lock())
+    reading = InterruptedReading(steps.begin, 0.5, lambda: False, threading.Lock())
     started(reading).join(30)
     reading.suspend()
     reading.resume()
@@ -89,7 +89,7 @@ def test_what_was_read_is_still_there_after_another_change() -> None:
 
 def test_a_reading_ends_while_it_is_suspended() -> None:
     steps = Steps()
-    reading = ReadingBeside(steps.begin, 0.5, lambda: False, threading.Lock())
+    reading = InterruptedReading(steps.begin, 0.5, lambda: False, threading.Lock())
     thread = started(reading)
     until(lambda: len(steps.begun) == 1)
     reading.suspend()
@@ -102,7 +102,7 @@ def test_a_reading_ends_while_it_is_suspended() -> None:
 
 def test_one_reading_at_a_time_has_the_turn_until_it_is_used() -> None:
     steps, turn = Steps(), threading.Lock()
-    first, second, third = (ReadingBeside(steps.begin, 0.5, lambda: False, turn) for _ in range(3))
+    first, second, third = (InterruptedReading(steps.begin, 0.5, lambda: False, turn) for _ in range(3))
     threads = [started(first)]
     until(lambda: len(steps.begun) == 1)
     threads += [started(second), started(third)]
@@ -124,7 +124,7 @@ def test_one_reading_at_a_time_has_the_turn_until_it_is_used() -> None:
 
 def test_a_reading_that_nobody_needs_ends() -> None:
     steps = Steps()
-    reading = ReadingBeside(steps.begin, 0.01, lambda: True, threading.Lock())
+    reading = InterruptedReading(steps.begin, 0.01, lambda: True, threading.Lock())
     thread = started(reading)
     until(lambda: len(steps.begun) == 1)
     reading.end()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from inline_engine import InlineServer, without_spark
 
-from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause
-from penstock.runtime.spark.catching_up.past_input import PastRound
+from penstock.runtime.spark.hydration.catch_up import CatchUp, Pause
+from penstock.runtime.spark.hydration.past_input import PastRound
 
 __all__ = ["without_spark"]
 pytestmark = pytest.mark.usefixtures("without_spark")
@@ -42,7 +42,7 @@ class Parts:
                     return
 
         monkeypatch.setattr(CatchUp, "_run", run)
-        monkeypatch.setattr("penstock.runtime.spark.catching_up.catch_up.merged", lambda parts, limit: iter(parts))
+        monkeypatch.setattr("penstock.runtime.spark.hydration.catch_up.merged", lambda parts, limit: iter(parts))
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from penstock.errors import PenstockError
 from penstock.expressions.values.shown import shown_row
 from penstock.language.scripts import bind_script
 from penstock.runtime.local.inprocess import answer_here
+from penstock.runtime.monitoring.progress import QueryCounts
 from penstock.runtime.spark.output.totals import RunTotals
-from penstock.runtime.watching.progress import QueryCounts
 
 _LIMIT = 4
 _KIND = "number in column x is too large"

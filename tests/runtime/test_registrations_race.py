@@ -29,7 +29,7 @@ from penstock.cli.shell.server_side import ServerSide
 from penstock.cli.shell.shell import Shell
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.errors import PenstockError
-from penstock.served import CommandView
+from penstock.server_reports import CommandView
 
 NAMES = ("a", "b", "c", "d")
 #: By name the text of a query, and whether it runs.

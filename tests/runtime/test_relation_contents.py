@@ -20,9 +20,9 @@ from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script
 from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.live.starts import starts_text
-from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.catching_up.start_options import start_options
 from penstock.runtime.spark.checkpoint.epochs import read_epoch
+from penstock.runtime.spark.hydration.past_input import past_of_run
+from penstock.runtime.spark.hydration.start_options import start_options
 from penstock.runtime.spark.live_change import begin_change, hydrate
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage

@@ -14,8 +14,8 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.state_files import sweep
-from penstock.runtime.spark.retained.retained_log import RetainedLog
-from penstock.runtime.spark.retained.retained_writer import _LARGE, _SMALL, _WAITING, RetainedWriter
+from penstock.runtime.spark.retention.retained_log import RetainedLog
+from penstock.runtime.spark.retention.retained_writer import _LARGE, _SMALL, _WAITING, RetainedWriter
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage, SystemCalls
 from penstock.testing.faults import KINDS, FailingCalls

@@ -11,8 +11,8 @@ import pytest
 from penstock.algebra.nodes.scans import Source
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
-from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog
-from penstock.runtime.spark.retained.retention import Retention
+from penstock.runtime.spark.retention.retained_log import Pins, RetainedLog
+from penstock.runtime.spark.retention.retention import Retention
 from penstock.types import CALENDAR, Field, Schema
 
 FILE = source_file("S", {})

@@ -31,8 +31,8 @@ from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveAnswer, LiveReader
 from penstock.results.source_rows import DeclaredRows
 from penstock.runtime.local.one_time import sources_of
-from penstock.runtime.spark.retained import retention
-from penstock.runtime.spark.retained.retained_log import RetainedLog
+from penstock.runtime.spark.retention import retention
+from penstock.runtime.spark.retention.retained_log import RetainedLog
 from penstock.storage import storage
 from penstock.testing.compare import events_of
 from penstock.testing.one_time import assert_same_rows, rows_of

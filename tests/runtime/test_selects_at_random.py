@@ -32,7 +32,7 @@ from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveAnswer, LiveReader
 from penstock.results.source_rows import RowsInMemory, SourceRows
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_over, sources_of
-from penstock.runtime.spark.retained import retention
+from penstock.runtime.spark.retention import retention
 from penstock.storage import storage
 from penstock.testing.one_time import as_of, assert_same_rows, rows_of
 from penstock.testing.oracle import run_oracle, run_oracle_once, timely_rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.runtime.watching.metrics import QueryMetrics, RunMetrics, SheddingMetrics
-from penstock.runtime.watching.shedding_log import SheddingLog
+from penstock.runtime.monitoring.metrics import QueryMetrics, RunMetrics, SheddingMetrics
+from penstock.runtime.monitoring.shedding_log import SheddingLog
 
 
 def run_of(heartbeat: float | None, shedding: SheddingMetrics | None) -> RunMetrics:

@@ -25,7 +25,7 @@ from penstock.connectors.results.result_folder import ResultFolder
 from penstock.control.outcomes import CommandState
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import timed_sources
-from penstock.runtime.spark.catching_up.past_input import PastStart
+from penstock.runtime.spark.hydration.past_input import PastStart
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.testing.compare import events_of, first_difference, show_events
 from penstock.testing.live import Episode, heartbeat, held_of, run_live

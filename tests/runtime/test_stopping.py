@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from penstock.runtime.spark.streaming import RoundsQuery
+from penstock.runtime.spark.job import RoundsQuery
 
 
 class JavaError(Py4JJavaError):

@@ -18,11 +18,11 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.control.life.listed_query import shown_change, shown_state
 from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script
-from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.changes.beside import ReadingBeside
+from penstock.runtime.spark.changes.interrupted_reading import InterruptedReading
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.hydration.past_input import past_of_run
 from penstock.runtime.spark.live_change import options_of_start
-from penstock.runtime.spark.retained import retention
+from penstock.runtime.spark.retention import retention
 from penstock.server.statements.listed_views import queries_as_lines, table_of_queries
 from penstock.testing.live import Episode, run_live
 
@@ -276,13 +276,13 @@ def test_explain_says_how_many_rows_are_missing_and_what_never_comes(server: Inl
 @pytest.fixture
 def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """No past is read until this is set."""
-    may_read, read = threading.Event(), ReadingBeside.read
+    may_read, read = threading.Event(), InterruptedReading.read
 
-    def read_later(reading: ReadingBeside) -> None:
+    def read_later(reading: InterruptedReading) -> None:
         may_read.wait()
         read(reading)
 
-    monkeypatch.setattr(ReadingBeside, "read", read_later)
+    monkeypatch.setattr(InterruptedReading, "read", read_later)
     return may_read
 
 

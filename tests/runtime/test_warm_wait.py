@@ -13,11 +13,11 @@ from test_waiting_for_rows import by_the_law, emitted, lost_of
 
 from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script
-from penstock.runtime.spark.catching_up import catch_up
-from penstock.runtime.spark.changes import ahead
-from penstock.runtime.spark.changes.beside import ReadingBeside
+from penstock.runtime.spark.changes import prefetch
+from penstock.runtime.spark.changes.interrupted_reading import InterruptedReading
+from penstock.runtime.spark.hydration import catch_up
 from penstock.runtime.spark.live_change import options_of_start
-from penstock.runtime.spark.retained import retention
+from penstock.runtime.spark.retention import retention
 
 __all__ = ["without_spark"]
 
@@ -226,7 +226,7 @@ def test_rounds_may_come_while_it_is_found_where_a_query_begins(
     server.post(STREAM.format(more=retain))
     for row in rows(1, 10):
         server.insert("S", [row])
-    module = ahead if place == "check_past" else catch_up
+    module = prefetch if place == "check_past" else catch_up
     original, more = getattr(module, place), [11, 12, 13]
 
     def after_rounds(*arguments: Any) -> Any:
@@ -248,15 +248,15 @@ def test_a_beginning_that_goes_before_it_is_read_is_refused_as_if_it_had_gone_be
     server: InlineServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing had been read when the command was accepted; its reading had to wait while rows came."""
-    original, more = ReadingBeside._go_on, rows(1, 3)
+    original, more = InterruptedReading._go_on, rows(1, 3)
 
-    def go_on(reading: ReadingBeside) -> None:
+    def go_on(reading: InterruptedReading) -> None:
         if more:
             server.insert("S", [more.pop(0)])
         original(reading)
 
     server.post(STREAM.format(more=""))
-    monkeypatch.setattr(ReadingBeside, "_go_on", go_on)
+    monkeypatch.setattr(InterruptedReading, "_go_on", go_on)
     with pytest.raises(
         PenstockError, match="query q cannot read its past: what has been read of S is not kept"
     ) as found:
@@ -293,7 +293,7 @@ def test_where_it_goes_before_it_is_read_the_error_says_that_no_wait_brings_it(
     server.post(STREAM.format(more="RETAIN 1 HOUR") + STREAM.format(more="").replace(" S ", " T "))
     held = threading.Event()
     with monkeypatch.context() as patch:
-        patch.setattr(ReadingBeside, "_go_on", lambda reading: held.wait() and None)
+        patch.setattr(InterruptedReading, "_go_on", lambda reading: held.wait() and None)
         select = "SELECT COUNT(*) AS n FROM S [RANGE UNBOUNDED] a, T [RANGE 3 SECONDS] b WHERE a.v = b.v"
         (posted,) = server.control.submit(f"CREATE QUERY q START WARM WAIT AS {select};")
         for stream in ("T", "S"):

@@ -15,7 +15,7 @@ from inline_engine import InlineServer, without_spark
 
 from penstock.errors import PenstockError
 from penstock.physical.planning.plan_parts import joined
-from penstock.runtime.spark.changes import planned_epoch, shared_steps
+from penstock.runtime.spark.changes import planned_epoch, restart_decision
 from tests.physical.test_wide_histories import COLUMNS, DECIMALS, DOUBLES, SOURCES, TYPES, random_text
 from tests.physical.varied_histories import shown
 
@@ -140,7 +140,7 @@ class PostedHistory:
 def compare(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     shared = PostedHistory(seed, folder / "shared").go()
     with monkeypatch.context() as patched:
-        patched.setattr(shared_steps, "merged", lambda parts, *others: {})
+        patched.setattr(restart_decision, "merged", lambda parts, *others: {})
         patched.setattr(planned_epoch, "shared_plan", lambda parts, *others: joined(parts))
         patched.setattr(planned_epoch, "grains_of", lambda *args, **named: {})
         expected = PostedHistory(seed, folder / "alone").go()

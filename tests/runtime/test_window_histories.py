@@ -17,8 +17,8 @@ from penstock.results.content import ResultContents
 from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveReader
 from penstock.runtime.spark.input.task_files import load_read_tasks
-from penstock.runtime.spark.retained import retention
-from penstock.runtime.spark.retained.retained_log import RetainedLog
+from penstock.runtime.spark.retention import retention
+from penstock.runtime.spark.retention.retained_log import RetainedLog
 from penstock.runtime.spark.worker.inline import run_round
 
 #: Sub-windows of the window.

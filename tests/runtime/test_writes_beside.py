@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock.runtime.spark.checkpoint.writes_beside import WritesBeside
+from penstock.runtime.spark.job import WritesBeside
 
 
 def test_two_writes_run_at_the_same_time() -> None:

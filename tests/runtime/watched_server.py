@@ -21,11 +21,11 @@ from penstock.algebra.nodes.query import Query, Start
 from penstock.engines import spark
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.spark.catching_up import catch_up
-from penstock.runtime.spark.catching_up.past_input import PastStart, past_of_run
-from penstock.runtime.spark.changes.beside import ReadingBeside
+from penstock.runtime.spark.changes.interrupted_reading import InterruptedReading
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.retained import retention
+from penstock.runtime.spark.hydration import catch_up
+from penstock.runtime.spark.hydration.past_input import PastStart, past_of_run
+from penstock.runtime.spark.retention import retention
 from penstock.testing.thresholds import lowered, small
 from tests.random_world import RandomWorld
 
@@ -101,9 +101,9 @@ class WatchedServer(RandomWorld):
 
         self.patch.setattr(spark, "launch", WatchedRun)
         self.patch.setattr(retention, "_EVERY", self.draw.choice((1, 1, 2)))
-        original, found = ReadingBeside._go_on, catch_up.past_starts
+        original, found = InterruptedReading._go_on, catch_up.past_starts
 
-        def go_on(reading: ReadingBeside) -> None:
+        def go_on(reading: InterruptedReading) -> None:
             original(reading)
             while not self.gate.passes():
                 while self.gate.parts is not None and self.gate.parts <= 0 and not reading._is_interrupted():
@@ -114,7 +114,7 @@ class WatchedServer(RandomWorld):
             self.starting.append(found(*arguments))
             return self.starting[-1]
 
-        self.patch.setattr(ReadingBeside, "_go_on", go_on)
+        self.patch.setattr(InterruptedReading, "_go_on", go_on)
         self.patch.setattr(catch_up, "past_starts", past_starts)
         self.server = InlineServer(self.folder / "checkpoint")
         try:

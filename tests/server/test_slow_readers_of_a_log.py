@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.connectors.results.result_folder import ResultFolder
-from penstock.results.cursor import Cursor
-from penstock.results.reader import ResultReader
+from penstock.results.reader import Cursor, ResultReader
 from penstock.results.result_source import LoggedResults, ResultRequest
 from penstock.server.roles import AccessRole
 from tests.results.result_kit import Log, stream

@@ -17,8 +17,8 @@ from penstock.client import connect
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import MOST_BYTES, MOST_ROWS, FlowCounts, first_rows
 from penstock.physical.plan.identity import step_keys
-from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
-from penstock.runtime.watching.taps import Taps
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport, report_from_json
+from penstock.runtime.monitoring.taps import Taps
 from penstock.server.roles import AccessRole
 from penstock.server.statements.tapped_edge import _apart
 from tests.server.running import Running

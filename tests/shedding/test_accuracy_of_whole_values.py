@@ -10,6 +10,18 @@ import pytest
 
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.errors import PenstockError
+from penstock.figures import (
+    ACCURACY,
+    ACCURACY_HIGH,
+    ACCURACY_LOW,
+    ACCURACY_VALUES,
+    COVERAGE_AT_LEAST,
+    EXACT,
+    SHED_BUDGET,
+    SHED_HELD,
+    SHED_TUPLES,
+)
+from penstock.figures.figure import number
 from penstock.language.scripts import bind_script
 from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, stretch_lanes
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
@@ -102,13 +114,13 @@ def test_the_figures_have_the_estimate_once_something_is_missing(memory: int) ->
     table.integers[:3, kept] = np.array([[1], [0], [10]])
     found = budget.figures(5)
     if memory == 200:
-        assert found["exact"] == 1 and "accuracy" not in found
+        assert found[EXACT] == 1 and ACCURACY not in found
         return
-    assert found["exact"] == 0 and found["accuracy values"] == 30
-    assert found["accuracy low"] < 0.3 < found["accuracy high"]
-    assert found["accuracy low"] < found["accuracy"] < found["accuracy high"]
+    assert found[EXACT] == 0 and found[ACCURACY_VALUES] == 30
+    assert number(found, ACCURACY_LOW) < 0.3 < number(found, ACCURACY_HIGH)
+    assert number(found, ACCURACY_LOW) < number(found, ACCURACY) < number(found, ACCURACY_HIGH)
     budget.pass_to(20)
-    assert budget.figures(20)["exact"] == 1 and "accuracy" not in budget.figures(20)
+    assert budget.figures(20)[EXACT] == 1 and ACCURACY not in budget.figures(20)
 
 
 _LINE = "CREATE STREAM m (at BIGINT, k BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;\n"
@@ -227,14 +239,14 @@ def test_the_bound_of_coverage_holds_of_sessions_that_grow_after_they_went(told_
             figures = budget.figures(tick)
             if not figures:
                 continue
-            assert figures["held"] <= figures["budget"]
+            assert number(figures, SHED_HELD) <= number(figures, SHED_BUDGET)
             goes_on = {k: (b, min(e, tick + 1) if told_open else e) for k, (b, e) in exact.items() if e > tick}
             lanes = table.integers[:3, : table.count].T.tolist()
             covered = sum((min(e, tick + 1) if told_open else e) - b for alive, b, e in lanes if alive)
             every = sum(e - b for b, e in goes_on.values())
-            assert figures["coverage at least"] <= (covered / every if every else 1.0) + 1e-6
-            if figures["exact"]:
+            assert number(figures, COVERAGE_AT_LEAST) <= (covered / every if every else 1.0) + 1e-6
+            if figures[EXACT]:
                 assert covered == every
-                exact_again += figures["shed"] > 0
-            shed += figures["shed"] > 0
+                exact_again += number(figures, SHED_TUPLES) > 0
+            shed += number(figures, SHED_TUPLES) > 0
     assert shed and exact_again

@@ -17,18 +17,19 @@ from penstock.algebra.nodes.session_window import SessionWindow
 from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.errors import PenstockError
 from penstock.expressions.draws import draws
+from penstock.figures import SHED_HELD, SHED_WEIGHT
 from penstock.language.scripts import bind_script
 from penstock.physical.decisions import NO_DECISIONS, WHOLE, Decided, Decisions
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, QueryPolicies, RoundMeasures
-from penstock.runtime.deciding.keep_rates import KeepRates
-from penstock.runtime.deciding.registry import REGISTRY
-from penstock.runtime.deciding.state_budgets import StateBudgets
+from penstock.runtime.decisions.deciders import Deciders, DecidingOptions, QueryPolicies, RoundMeasures
+from penstock.runtime.decisions.keep_rates import KeepRates
+from penstock.runtime.decisions.registry import REGISTRY
+from penstock.runtime.decisions.state_budgets import StateBudgets
 from penstock.runtime.live import LiveEngine
 from penstock.runtime.local.runtime import run_local
-from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.reports import ShardReport
+from penstock.runtime.monitoring.metrics import RunMetrics
+from penstock.runtime.monitoring.reports import ShardReport
 from penstock.tree import walk
 
 _STREAM = "CREATE STREAM m (at BIGINT, k BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;\n"
@@ -246,7 +247,7 @@ def test_a_limit_of_the_state_is_divided_by_weight() -> None:
 
     def report(held: int, shed: int, size: int | None) -> None:
         state = {step: {"held": SynopsisSize("HeldTuples", 1, size)} for step in steps.values()} if size else None
-        figures = {step: {"held": held, "shed weight": shed} for step in steps.values()}
+        figures = {step: {SHED_HELD: held, SHED_WEIGHT: shed} for step in steps.values()}
         deciders.report(ShardReport(1, 0, {}, {}, state, figures=figures))
 
     report(200_000, 0, 400_000)

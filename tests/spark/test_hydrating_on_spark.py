@@ -11,8 +11,8 @@ import pytest
 from control_on_spark_kit import opened, result, rows, until
 
 from penstock.control.live.control import Control
-from penstock.runtime.spark.catching_up.catch_up import Pause
-from penstock.runtime.spark.changes.ahead import Ahead
+from penstock.runtime.spark.changes.prefetch import Prefetch
+from penstock.runtime.spark.hydration.catch_up import Pause
 
 
 def state(control: Control, number: int) -> str:
@@ -25,16 +25,16 @@ def test_other_commands_pass_a_query_that_reads_its_past(
 ) -> None:
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     go, begun = threading.Event(), threading.Semaphore(0)
-    read = Ahead.read
+    read = Prefetch.read
 
-    def slow(self: Ahead, pause: Pause) -> None:
+    def slow(self: Prefetch, pause: Pause) -> None:
         read(self, pause)
         begun.release()
         while not go.is_set():
             pause(0.0)
             time.sleep(0.01)
 
-    monkeypatch.setattr(Ahead, "read", slow)
+    monkeypatch.setattr(Prefetch, "read", slow)
 
     def query(name: str, start: str = "") -> str:
         into = f"INTO FILES (path '{out / name}', format 'json')"

@@ -21,7 +21,7 @@ from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import collected
 from penstock.language.scripts import bind_script
 from penstock.physical.decisions import Decided, Decisions
-from penstock.runtime.deciding.deciders import Deciders
+from penstock.runtime.decisions.deciders import Deciders
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
 from penstock.testing.compare import assert_same
@@ -160,7 +160,7 @@ DRIVER = """
 import os, sys
 from penstock.cli.main import main
 from penstock.physical.decisions import Decided
-from penstock.runtime.deciding.deciders import Deciders
+from penstock.runtime.decisions.deciders import Deciders
 
 given, log, script, checkpoint = sys.argv[1:]
 given = [int(units) for units in given.split(",") if units]

@@ -21,7 +21,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def may_be_null(expression: Expression) -> bool:
-    """Return whether `expression` may be NULL in some row, as far as it says itself: any column may."""
+    """Return whether `expression` may be NULL in some row, as far as the expression itself decides: any column may."""
     if isinstance(expression, Cast) and isinstance(expression.argument, Literal):
         expression = fold(expression)
     if isinstance(expression, Literal):

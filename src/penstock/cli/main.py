@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import os
 import re
 import sys
@@ -36,12 +37,27 @@ from penstock.cli.shared.options import (
     written,
 )
 from penstock.cli.shared.scripts import read_script
-from penstock.cli.standard_output import buffer_output
 from penstock.cli.tokens import tokens
 from penstock.errors import PenstockError
 from penstock.modules import is_found, look_beside
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
+
+# --- Standard output of a command.
+
+
+def buffer_output() -> None:
+    """Put a buffer before standard output where Python has none (`PYTHONUNBUFFERED`, `python -u`).
+
+    An unbuffered write may write only a part without an error: a reader that closes the pipe in the middle would be
+    taken for one that has read all of it.
+    """
+    out = sys.stdout
+    raw = getattr(out, "buffer", None)
+    if isinstance(out, io.TextIOWrapper) and isinstance(raw, io.RawIOBase):
+        encoding, errors = out.encoding, out.errors
+        out.detach()
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=True)
 
 
 class Commands(TyperGroup):
@@ -290,7 +306,7 @@ def _usual_format() -> ResultFormat:
 def _start_spark_ahead(text: str, settings: Settings, master: str | None) -> None:
     """Start Spark while the script is read, if the script seems to need it and has no settings for it."""
     if _NEEDS_SPARK.search(text) and not _SETS_SPARK.search(text):
-        from penstock.runtime.spark.startup.ahead import start_session_ahead
+        from penstock.runtime.spark.startup.early_session import start_session_ahead
 
         start_session_ahead(master, settings.spark)
 

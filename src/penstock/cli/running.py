@@ -15,11 +15,11 @@ import typer
 
 from penstock.cli.checking import check_sources
 from penstock.cli.logs import silence
-from penstock.cli.watching import Watcher
+from penstock.cli.progress import Watcher
 from penstock.connectors.sinks.console import send_to
 from penstock.connectors.sinks.output import Output, OutputFormat, output
 from penstock.errors import PenstockError
-from penstock.runtime.watching.progress import RunProgress
+from penstock.runtime.monitoring.progress import RunProgress
 from penstock.session import Session
 from penstock.settings import Settings
 

@@ -166,7 +166,7 @@ def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
     """Start a live system on Spark, and execute the script. Raises PenstockError."""
     from penstock.engines.spark import SparkEngine
     from penstock.results.large_select import LargeSelects
-    from penstock.runtime.spark.startup.ahead import start_session_ahead
+    from penstock.runtime.spark.startup.early_session import start_session_ahead
     from penstock.session import Session
 
     start_session_ahead(options.master, options.settings.spark)

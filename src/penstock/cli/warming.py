@@ -1,7 +1,7 @@
 """`penstock warm`: everything that an installation would otherwise make during its first queries, made beforehand.
 
-Two caches are filled: the loops that numba compiles (`penstock.loops`), by queries of every kind over made-up rows, and
-the archive of Java's classes (`runtime/spark/startup/class_data_archive.py`), by a query on Spark.
+Two caches are filled: the loops that numba compiles (`penstock.compilation`), by queries of every kind over made-up
+rows, and the archive of Java's classes (`runtime/spark/startup/class_data_archive.py`), by a query on Spark.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from penstock.client.answers import (
 from penstock.client.selected import SelectedBatches
 from penstock.client.server import ServerClient, connect
 from penstock.client.subscription import RowSubscription
-from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView
+from penstock.server_reports import CatalogView, CommandView, DeclaredView, QueryView, SourceView
 
 __all__ = [
     "CatalogView",

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from penstock.errors import CODES, Notice, PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.notebook.result_view import text_of
 from penstock.notebook.tables import SHOWN_ROWS, arrow_table_of, table_of
-from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView, UnboundView
+from penstock.server_reports import CatalogView, CommandView, DeclaredView, QueryView, SourceView, UnboundView
 
 #: Whole numbers up to here are exact as doubles.
 _MOST_EXACT = 2**53
@@ -123,7 +123,7 @@ class RemoteStatement:
 
 
 class RemoteScript(tuple[RemoteStatement, ...]):
-    """What the statements of a script led to, in their order. warnings: probable mistakes in it."""
+    """The outcomes of the statements of a script, in their order. warnings: probable mistakes in it."""
 
     warnings: tuple[ScriptWarning, ...] = ()
 

@@ -84,4 +84,4 @@ class SelectedBatches(Iterator[pa.RecordBatch]):
 
 
 def _no_arrow(url: str, error: Exception) -> PenstockError:
-    return PenstockError("P0808", f"{url} answered no Arrow stream", cause=error)
+    return PenstockError("P0808", f"the answer of {url} is no Arrow stream", cause=error)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import queue
 import re
+import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -34,13 +36,71 @@ from penstock.client.connection import Connection
 from penstock.client.rows import arrow_table, parts, stream_bytes
 from penstock.client.selected import SelectedBatches
 from penstock.client.subscription import QueryResults, RowSubscription, SubscribeText
-from penstock.client.watching import WatchedSubscription
 from penstock.errors import PenstockError, check_columns, check_watched
 from penstock.notebook.latest_rows import LatestRows
 from penstock.notebook.plan_text import explained
 from penstock.notebook.tables import Listed
 from penstock.notebook.watching import Display, OneOutput, watch
-from penstock.served import CatalogView, CommandView, QueryView
+from penstock.server_reports import CatalogView, CommandView, QueryView
+
+# --- The rows of a subscription for who looks at them now and then: they are read in a thread of their own.
+
+#: Batches that wait for who looks at them; the subscription waits then, and its rows wait at the server.
+_MOST_WAITING = 100
+
+
+class WatchedSubscription:
+    """The rows of a subscription. See the contract `ComingRows`; an error of the subscription is raised by `next`."""
+
+    def __init__(self, subscription: RowSubscription) -> None:
+        self._subscription = subscription
+        self._waiting: queue.Queue[pa.RecordBatch | Exception | None] = queue.Queue(_MOST_WAITING)
+        self._closed = False
+        self._thread = threading.Thread(target=self._read, name="penstock-watch", daemon=True)
+        self._thread.start()
+
+    def next(self, seconds: float) -> pa.Table | None:
+        """Return the rows that have come, which are waited for for at most so many seconds; None when no more come."""
+        found: list[pa.RecordBatch] = []
+        try:
+            one = self._waiting.get(timeout=seconds)
+            while True:
+                if not isinstance(one, pa.RecordBatch):
+                    # What has come before it is returned first.
+                    self._waiting.put(one)
+                    if found:
+                        break
+                    if one is None:
+                        return None
+                    raise one
+                found.append(one)
+                one = self._waiting.get_nowait()
+        except queue.Empty:
+            pass
+        return pa.Table.from_batches(found) if found else pa.table({})
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._closed = True
+        self._subscription.close()
+        while self._thread.is_alive():
+            try:
+                self._waiting.get(timeout=0.05)
+            except queue.Empty:
+                continue
+
+    def _read(self) -> None:
+        end: Exception | None = None
+        try:
+            for batch in self._subscription:
+                if self._closed:
+                    return
+                self._waiting.put(batch)
+        except Exception as error:
+            end = error
+        if not self._closed:
+            self._waiting.put(end)
+
 
 #: What a notebook shows of queries and of statements that run.
 _OF_QUERIES: dict[str, Callable[[QueryView], Any]] = {
@@ -227,7 +287,7 @@ class ServerClient:
         return self._altered(query, f"RENAME TO {quoted_name(name)}")
 
     def drop(self, query: str, *, cascade: bool = False) -> RemoteStatement:
-        """Drop a query. cascade: with all that reads it."""
+        """Drop a query. cascade: also drop all that reads it."""
         return self._one(f"DROP QUERY {quoted_name(query)}" + (" CASCADE" if cascade else ""))
 
     def _altered(self, query: str, action: str) -> RemoteStatement:

@@ -100,7 +100,7 @@ def table_argument(name: str, value: Any) -> Any:
     elif type(value).__module__.partition(".")[0] == "polars" and hasattr(value, "columns"):
         if callable(getattr(value, "collect", None)):
             message = f"{name}: {type_of(value)} is a plan, its rows have not been computed"
-            raise PenstockError("P0203", message, hint="hand over frame.collect()")
+            raise PenstockError("P0203", message, hint="pass frame.collect()")
         table = value.to_arrow()
     else:
         return value

@@ -120,7 +120,7 @@ class SourceConnector(ABC):
     #: Whether data can be read again long after its round; else `keep_in` stores what may be needed.
     rereadable: bool = True
     #: Whether the updates of a relation stay, though what is read of a stream goes: until the run that reads them has
-    #: written what stands for them (`retained/compacted_updates.py`), and then forgets them from the first one on.
+    #: written what stands for them (`retention/compacted_updates.py`), and then forgets them from the first one on.
     keeps_relations: bool = False
     #: Whether `forget` removes what was read, so that nothing of it need be known any more.
     removes_read: bool = False

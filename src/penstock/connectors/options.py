@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from penstock.amounts import LARGEST_BIGINT
 from penstock.errors import PenstockError, nearest
+from penstock.quantities import LARGEST_BIGINT
 from penstock.redaction import BLOT, is_secret, redacted_text
 from penstock.types import Interval
 
@@ -32,7 +32,7 @@ class ValueType(Generic[T]):
         words: all values that are accepted, where they are a few words.
         private: whether a text that is refused is not shown, since it may hold a password.
         names_nothing: whether no value can name a place (a file, a host, an address) or hold a secret. A server accepts
-            other values only where its policy says what they reach.
+            other values only where its policy knows what they reach.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Option(Generic[T]):
         applies: the sources to which it applies.
         formats: the formats to which it applies; empty: all.
         internal: whether the runtime alone sets it, and no script.
-        is_bound: whether it only says how much of a result is kept, so that the result goes on when it changes.
+        is_bound: whether it only limits how much of a result is kept, so that the result goes on when it changes.
     """
 
     name: str

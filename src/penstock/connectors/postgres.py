@@ -2,7 +2,7 @@
 
 Contract: the server's address and the user are taken from the options, and what they leave out from libpq's own sources
 (the variables PG..., ~/.pgpass). The url is read by libpq alone, in `connection_parameters`: what is checked is what is
-connected with. A host that is named is the one that is connected to, whatever the environment says. Work runs in one
+connected with. A host that is named is the one that is connected to, whatever the environment has. Work runs in one
 transaction and is retried, as a whole, when the server cannot be reached or the connection is lost, until `timeout` has
 passed; so it must be idempotent. No error and no other output of this module contains a password.
 """
@@ -240,7 +240,7 @@ def connection_parameters(options: Options) -> dict[str, str]:
 
 def addresses_of(parameters: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return (host, port) of all hosts, addresses and folders of sockets that may be connected to; none where the
-    environment says it."""
+    environment has one."""
     hosts, addresses = ([] if not (text := parameters.get(key)) else text.split(",") for key in ("host", "hostaddr"))
     ports = parameters.get("port", "").split(",")
     count = max(len(hosts), len(addresses))

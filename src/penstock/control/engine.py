@@ -29,9 +29,9 @@ from penstock.results.select import LiveAnswer
 from penstock.results.source_rows import SourceRows
 from penstock.runtime.live.starts import StartOption
 from penstock.runtime.local.one_time import sources_of
-from penstock.runtime.watching.figures import BatchFigures, RunFigures
-from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.taps import Tap
+from penstock.runtime.monitoring.figures import BatchFigures, RunFigures
+from penstock.runtime.monitoring.metrics import RunMetrics
+from penstock.runtime.monitoring.taps import Tap
 from penstock.settings import Settings
 
 
@@ -306,7 +306,7 @@ class Engine(Protocol):
         """Return how a new query could begin now, and what provides its past."""
 
     def prepare(self, version: NextVersion) -> Preparation | None:
-        """Return what reads the past of queries that begin with a version; None where that takes no time."""
+        """Return the reader of the past of queries that begin with a version; None where reading takes no time."""
 
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         """Go over to a version. Called by one thread at a time.

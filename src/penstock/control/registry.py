@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import SinkSpec
 from penstock.control.stored_catalog import CatalogChange, Definition, StoredCatalog, StoredObject
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import PenstockError, ScriptWarning, as_known
 from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog, ControlTable, QueryBeside, RegisteredQuery, UnboundDeclaration

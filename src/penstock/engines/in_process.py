@@ -51,15 +51,15 @@ from penstock.results.result_source import ResultRequest
 from penstock.results.run_input import newest_of
 from penstock.results.select import LiveAnswer, LiveReader
 from penstock.results.select_workers import SelectWorkers
-from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
+from penstock.runtime.decisions.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.live.answers import KeptAnswers
 from penstock.runtime.live.starts import StartOption, starts_by
 from penstock.runtime.live.state_folder import StateFolder
 from penstock.runtime.local.statics import read_relation
+from penstock.runtime.monitoring.taps import Tap, Taps
 from penstock.runtime.reporting import ReportOptions
 from penstock.runtime.result_limits import ResultLimits, free_bytes
-from penstock.runtime.watching.taps import Tap, Taps
 from penstock.storage import storage
 from penstock.types import END
 

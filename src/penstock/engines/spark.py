@@ -54,26 +54,26 @@ from penstock.results.select import LiveAnswer, LiveReader
 from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.live.starts import StartOption, starts_by
 from penstock.runtime.local.one_time import sources_of
-from penstock.runtime.spark.catching_up.past_input import ReadTicks
-from penstock.runtime.spark.catching_up.present_updates import present_updates
-from penstock.runtime.spark.catching_up.start_options import heartbeat_at
-from penstock.runtime.spark.changes.ahead import Ahead
-from penstock.runtime.spark.changes.beside import ReadingBeside
+from penstock.runtime.monitoring.figures import BatchFigures
+from penstock.runtime.monitoring.taps import Tap
+from penstock.runtime.spark.changes.interrupted_reading import InterruptedReading
+from penstock.runtime.spark.changes.prefetch import Prefetch
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.runtime.spark.checkpoint.rate_control import RateControl
+from penstock.runtime.spark.hydration.past_input import ReadTicks
+from penstock.runtime.spark.hydration.present_updates import present_updates
+from penstock.runtime.spark.hydration.start_options import heartbeat_at
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
 from penstock.runtime.spark.live_change import change, hydrate, option_of_start, options_of_start, rows_awaited
 from penstock.runtime.spark.output.withheld import WithheldAnswers
-from penstock.runtime.spark.retained.retained_log import RetainedLog
+from penstock.runtime.spark.retention.retained_log import RetainedLog
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker.tapped import publish_taps
-from penstock.runtime.watching.figures import BatchFigures
-from penstock.runtime.watching.taps import Tap
 from penstock.types import END
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ WAITING = "WAITING"
 class SparkPreparation:
     """See the contract `Preparation`. readings: those beside the run, of which this is one."""
 
-    def __init__(self, reading: ReadingBeside, readings: list[ReadingBeside]) -> None:
+    def __init__(self, reading: InterruptedReading, readings: list[InterruptedReading]) -> None:
         self.reading = reading
         self._readings = readings
         readings.append(reading)
@@ -135,7 +135,7 @@ class SparkEngine:
         self._version = NextVersion(0)
         self._listener = EngineListener()
         #: The readings of a past beside the run; one at a time has the turn.
-        self._readings: list[ReadingBeside] = []
+        self._readings: list[InterruptedReading] = []
         self._turn = threading.Lock()
         self._contents = EmittedContents(self._folder)
         #: The ticks in retained files, as far as queries have waited for rows.
@@ -189,7 +189,7 @@ class SparkEngine:
             return None
         added = {place: version.queries[place] for place in difference(version, self._version.standing).changed}
 
-        def begin() -> Ahead | None:
+        def begin() -> Prefetch | None:
             """Other versions may have come since."""
             queries = {**self._version.queries, **added}
             sources = {**self._version.sources, **version.sources}
@@ -201,7 +201,7 @@ class SparkEngine:
                 raise _named(error, queries) from error
 
         share = float(version.settings["hydrate_share"])
-        return SparkPreparation(ReadingBeside(begin, share, lambda: run.busy, self._turn), self._readings)
+        return SparkPreparation(InterruptedReading(begin, share, lambda: run.busy, self._turn), self._readings)
 
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         own = prepared.reading if isinstance(prepared, SparkPreparation) else None
@@ -524,7 +524,7 @@ class SparkEngine:
 
 
 @contextmanager
-def suspended(readings: Collection[ReadingBeside]) -> Iterator[None]:
+def suspended(readings: Collection[InterruptedReading]) -> Iterator[None]:
     """Have readings stop for a change."""
     try:
         for reading in readings:

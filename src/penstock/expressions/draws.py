@@ -35,8 +35,8 @@ def kept(
 
 
 def universe(seed: int, columns: Sequence[pa.Array], count: int, use: str = "/universe") -> UInt64s:
-    """Return the draw of the values of some columns, the same in every stream and at all times. use: each use of draws
-    has its own."""
+    """Return the draw of the values of some columns, the same in every stream and at all times. use: a number, another
+    one for each purpose of draws."""
     drawn = draws(seed, use, np.zeros(1, np.int64), columns)
     return drawn if columns else np.full(count, drawn[0])
 

@@ -204,7 +204,7 @@ def load(reference: str, folder: str | None = None) -> Any:
             "P0221",
             f"module {module_name} has been imported from {other} for another function, so that of "
             f"{' or '.join(folders) or 'this process'} cannot be",
-            hint="give one of the modules another name",
+            hint="rename one of the modules",
         )
     lazy_pandas.recognise()
     try:

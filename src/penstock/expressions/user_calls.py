@@ -120,7 +120,7 @@ def _within_time(rows: int) -> Iterator[None]:
 
 
 class _Misfit(Exception):
-    """User code returned a value that does not fit; the text says why."""
+    """User code returned a value that does not fit; the text is the reason."""
 
 
 def call_function(user: UserFunction, arguments: Sequence[pa.Array], rows: int) -> pa.Array:

@@ -88,10 +88,6 @@ class CreateSourceCommand(Command):
     replace: bool = False
     if_not_exists: bool = False
 
-    @property
-    def retain_ticks(self) -> int | None:
-        return self.source.retain
-
     def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
         return catalog.with_source(self.source, self.text)
 
@@ -464,7 +460,7 @@ class CommitTransaction(Command):
 
 @dataclass(frozen=True)
 class RollbackTransaction(Command):
-    """End of a transaction, of whose commands none happens."""
+    """End a transaction; none of its commands is executed."""
 
 
 def applied(command: Command, catalog: Catalog, number: int = 0) -> Catalog:

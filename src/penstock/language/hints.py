@@ -355,12 +355,12 @@ def _of_a_text(tokens: Sequence[Token]) -> str | None:
 
 
 def _of_a_name(tokens: Sequence[Token], index: int) -> str | None:
-    """Return the hint for a statement about something declared that does not say what it is, or says it where the name
-    is enough."""
+    """Return the hint for a statement about something declared that lacks the word for its kind, or has it where the
+    name is enough."""
     words = [token.text.upper() for token in tokens]
     first, following = words[0], words[1:3]
     if words[:2] == ["EXPLAIN", "START"] and index == 2 and words[2:3] and words[2] in _STARTS:
-        return "EXPLAIN START query says of each start whether the query can have it"
+        return "EXPLAIN START query lists for each start whether the query can have it"
     if first == "EXPLAIN":
         begin = 2 if following[:1] and following[0] in _OF_LIVES["EXPLAIN"] else 1
         if index == begin and len(tokens) <= begin + 1:

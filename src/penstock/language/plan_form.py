@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import PenstockError, nearest
 from penstock.language.limits import MAX_OPERATORS
 

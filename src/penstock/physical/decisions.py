@@ -30,20 +30,14 @@ class Decided(enum.Enum):
 
     #: Of a query that sheds by CPU: values are kept whose hash is below. It only falls.
     KEEP_BELOW = "keep_below"
-    #: Of a sample: its probability of keeping a row, in parts of `WHOLE`.
-    KEEP_PROBABILITY = "keep_probability"
     #: Of a query that sheds: the bytes of its part of `state_limit`.
     STATE_BUDGET = "state_budget"
-    #: Of a source: the most rows that a round reads of it.
-    ROW_RATE = "row_rate"
     #: Of a query: what a scheduler has granted it for the round, in microseconds.
     GRANT = "grant"
     #: Of a query with a preference AUTO: the units of work of a round, over all shards.
     UNITS = "units"
     #: Of `EVERY_QUERY`: about how many bytes of answers a query emits in a round, over all shards.
     ANSWER_BYTES = "answer_bytes"
-    #: Of a query with preferences AUTO: which of its alternatives runs.
-    ALTERNATIVE = "alternative"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from penstock.results.source_rows import RetainedRows, RowsInMemory, SourceRows
 from penstock.runtime.local.one_time import OneTimeAnswer, at_instant, sources_of
 from penstock.runtime.memory_limit import too_large
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.retained.retained_log import RetainedLog
+from penstock.runtime.spark.retention.retained_log import RetainedLog
 from penstock.storage import storage
 
 if TYPE_CHECKING:

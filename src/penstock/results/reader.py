@@ -11,6 +11,7 @@ Rows with a later `ts` may have come before it, of answers that are emitted befo
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,8 +27,39 @@ from penstock.connectors.results.result_folder import ResultFolder
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ContentState, ResultContents, content_rows
-from penstock.results.cursor import Cursor
 from penstock.types import END, TimeDomain
+
+# --- Cursors: how far a reader has read a result.
+#
+# A cursor is a text, `<id>.<batch>.<row>`: the result, and the number of rows of a batch that have been read. Clients
+# may look at it, but only pass it back. The ids of results are never used again, so that a cursor of another result is
+# recognized.
+
+_TEXT = re.compile(r"([a-z0-9][a-z0-9_-]{0,99})\.([0-9]{1,15})\.([0-9]{1,15})")
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """All rows before `batch` have been read, and `row` rows of it."""
+
+    id: str
+    batch: int
+    row: int
+
+    def __str__(self) -> str:
+        return f"{self.id}.{self.batch}.{self.row}"
+
+    @staticmethod
+    def parse(text: str) -> Cursor:
+        """Return the cursor that a text stands for. Raises PenstockError P0712."""
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            shown = text if len(text) <= 60 else text[:60] + "..."
+            raise PenstockError(
+                "P0712", f"{shown!r} is no cursor", hint="pass the cursor that came with the last rows, unchanged"
+            )
+        return Cursor(found[1], int(found[2]), int(found[3]))
+
 
 #: The bytes of a delivery, by the average row of its batch, unless a reader sets a number of rows. A delivery that
 #: a slow reader has not taken yet is all that it holds in memory.

@@ -41,17 +41,17 @@ from penstock.results.source_rows import (
     elements_between,
     update_rows,
 )
-from penstock.runtime.spark.catching_up.kept_relations import KeptRelation, KeptRelations
-from penstock.runtime.spark.catching_up.past_input import KnownPast
-from penstock.runtime.spark.catching_up.start_options import is_posted
-from penstock.runtime.spark.catching_up.update_reader import UpdateSource
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.offset import Offset
+from penstock.runtime.spark.hydration.kept_relations import KeptRelation, KeptRelations
+from penstock.runtime.spark.hydration.past_input import KnownPast
+from penstock.runtime.spark.hydration.start_options import is_posted
+from penstock.runtime.spark.hydration.update_reader import UpdateSource
 from penstock.runtime.spark.input.round_log import RoundLog
-from penstock.runtime.spark.retained.compacted_updates import CompactedUpdates
-from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog, retained_columns
-from penstock.runtime.spark.retained.retention import source_progress
+from penstock.runtime.spark.retention.compacted_updates import CompactedUpdates
+from penstock.runtime.spark.retention.retained_log import Pins, RetainedLog, retained_columns
+from penstock.runtime.spark.retention.retention import source_progress
 from penstock.types import END
 
 
@@ -319,5 +319,5 @@ def _folded(source: Source, compacted: CompactedUpdates) -> PenstockError:
     return PenstockError(
         "P0721",
         f"{source.name} is kept since {source.domain.show(compacted.folded)}, and the query needs it earlier",
-        hint="ask for a later instant; relation_retention says for how long updates are kept one by one",
+        hint="ask for a later instant; relation_retention sets for how long updates are kept one by one",
     )

@@ -19,7 +19,7 @@ from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.scans import Source, over_sources, scanned_columns
 from penstock.algebra.optimizer.rules.prune_columns import prune_columns
 from penstock.algebra.properties.need import Need
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import Notice, PenstockError, as_name
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.strategies import Strategy

@@ -90,7 +90,7 @@ class SelectWorkers:
         self._closed = False
 
     def warm(self) -> None:
-        """Start a process, so that the first query need not wait for that."""
+        """Start a process, so that the first query does not wait for it."""
         with self._changed:
             if not self._idle:
                 self._idle.append(WorkerProcess(process_command()))

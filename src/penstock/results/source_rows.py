@@ -19,11 +19,11 @@ from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, Int64s
 from penstock.runtime.local.statics import read_relation
-from penstock.runtime.spark.catching_up.update_reader import UpdateReader
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.hydration.update_reader import UpdateReader
 from penstock.runtime.spark.input.input_planner import ReadTask
-from penstock.runtime.spark.retained.compacted_updates import CompactedUpdates
-from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog
+from penstock.runtime.spark.retention.compacted_updates import CompactedUpdates
+from penstock.runtime.spark.retention.retained_log import RetainedFile, RetainedLog
 from penstock.types import Field, Schema
 
 

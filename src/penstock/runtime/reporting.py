@@ -18,18 +18,18 @@ from penstock.errors import PenstockError, counted, malformed_rows
 from penstock.events import log_event, logger_of
 from penstock.physical.execution.ingest import unit_warning
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, QueryPolicies
-from penstock.runtime.deciding.registry import REGISTRY
-from penstock.runtime.watching.figures import BatchFigures
-from penstock.runtime.watching.growth import GrowthDetector
-from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.recorder import Recorder, Totals
-from penstock.runtime.watching.reports import IngestReport, ShardReport
-from penstock.runtime.watching.shedding_log import SheddingLog
+from penstock.runtime.decisions.deciders import Deciders, DecidingOptions, QueryPolicies
+from penstock.runtime.decisions.registry import REGISTRY
+from penstock.runtime.monitoring.figures import BatchFigures
+from penstock.runtime.monitoring.growth import GrowthDetector
+from penstock.runtime.monitoring.metrics import RunMetrics
+from penstock.runtime.monitoring.recorder import Recorder, Totals
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport
+from penstock.runtime.monitoring.shedding_log import SheddingLog
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
-    from penstock.runtime.watching.prometheus import Endpoint
+    from penstock.runtime.monitoring.prometheus import Endpoint
 
 LOG = logger_of("runtime")
 
@@ -124,7 +124,7 @@ class Reporter:
             self._metrics_file = _open_for_append(report_options.metrics_file)
         if report_options.metrics_port is not None:
             # Imported here, so that a run without an endpoint starts without an HTTP server.
-            from penstock.runtime.watching.prometheus import Endpoint
+            from penstock.runtime.monitoring.prometheus import Endpoint
 
             self._endpoint = Endpoint(now, report_options.metrics_port, report_options.metrics_address)
             address = f"http://{report_options.metrics_address}:{self._endpoint.port}/metrics"

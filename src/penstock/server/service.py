@@ -18,13 +18,13 @@ from penstock.errors import Notice, PenstockError, ScriptWarning
 from penstock.language.statements.script import Script
 from penstock.results.cancellation import Cancellation
 from penstock.results.result_source import ResultRequest, ResultSource
-from penstock.served import CatalogView as CatalogView
-from penstock.served import CommandView as CommandView
-from penstock.served import DeclaredView as DeclaredView
-from penstock.served import QueryView as QueryView
-from penstock.served import SourceView as SourceView
-from penstock.served import UnboundView as UnboundView
 from penstock.server.roles import ANYONE, Caller
+from penstock.server_reports import CatalogView as CatalogView
+from penstock.server_reports import CommandView as CommandView
+from penstock.server_reports import DeclaredView as DeclaredView
+from penstock.server_reports import QueryView as QueryView
+from penstock.server_reports import SourceView as SourceView
+from penstock.server_reports import UnboundView as UnboundView
 from penstock.storage.documents import Document
 
 
@@ -44,7 +44,7 @@ class StatementReply:
         since: of a SELECT that reads all that is kept of streams, by stream the instant after which that begins.
         results: of a SUBSCRIBE, which stands alone, the rows as they come; who gets the reply closes it.
         sql: of a statement of a difference, its text.
-        check: of a query that was not registered, its plan, its cost, and how it could begin (`live/query_check.py`).
+        check: of a query that was not registered, its plan, its cost, and how it could begin (`live/live_service.py`).
         schema: of a SELECT or a SUBSCRIBE that was only checked, the columns of its rows.
         notices: of a SELECT, what is to be known of its answer.
         position: of an INSERT, UPDATE or DELETE that has been carried out, for `ScriptRequest.after`.

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
+from penstock.figures import ACCURACY, ACCURACY_HIGH, ACCURACY_LOW, ACCURACY_VALUES
+from penstock.figures.figure import Figure
 from penstock.shedding.layout import Float64s, Int64s
 
-#: Below this number of values a sample says nothing of the error.
+#: Below this number of values the error is not estimated from a sample.
 LEAST_VALUES = 20
 #: Of the normal distribution, two-sided, for an interval that holds with 95 %.
 _QUANTILE = 1.96
@@ -134,15 +136,15 @@ class AccuracyEstimate:
     high: float | None
     values: int
 
-    def figures(self) -> dict[str, int | float]:
-        """Return the figures by name, none of a sample that is too small."""
+    def figures(self) -> dict[Figure, int | float]:
+        """Return the figures, none of a sample that is too small."""
         if self.accuracy is None or self.low is None or self.high is None:
             return {}
         return {
-            "accuracy": round(self.accuracy, 6),
-            "accuracy low": round(self.low, 6),
-            "accuracy high": round(self.high, 6),
-            "accuracy values": self.values,
+            ACCURACY: round(self.accuracy, 6),
+            ACCURACY_LOW: round(self.low, 6),
+            ACCURACY_HIGH: round(self.high, 6),
+            ACCURACY_VALUES: self.values,
         }
 
 

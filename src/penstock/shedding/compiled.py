@@ -15,7 +15,7 @@ from typing import Any
 import numba as nb
 from numba.core import sigutils, types
 
-import penstock.loops  # noqa: F401 - sets where compiled loops are kept
+import penstock.compilation  # noqa: F401 - sets where compiled loops are kept
 
 
 def compiled(

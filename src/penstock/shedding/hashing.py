@@ -20,7 +20,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _S1, _S27, _S30, _S31 = np.uint64(1), np.uint64(27), np.uint64(30), np.uint64(31)
 
 #: Salts.
-VALUES, TUPLES, SAMPLES, BUCKETS, KEEPS = 1, 2, 3, 4, 5
+VALUES, TUPLES, SAMPLES, BUCKETS = 1, 2, 3, 4
 
 
 @loop

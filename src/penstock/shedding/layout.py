@@ -88,7 +88,5 @@ DROP_COLUMNS = 8
 
 #: Costs are whole numbers of this part, so that adding a charge to all of them keeps their order.
 ONE = 1 << 40
-#: Hashes are below this.
-RANKS = 1 << 63
 NEVER = np.int64(2**63 - 1)
 ALWAYS = np.int64(-(2**63))

@@ -5,11 +5,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.figures import (
+    COVERAGE_AT_LEAST,
+    EXACT,
+    EXTRANEOUS,
+    LOST_TICKS_LIVE,
+    SHED_ARRIVED,
+    SHED_BUDGET,
+    SHED_BY_CPU,
+    SHED_HELD,
+    SHED_LIVE,
+    SHED_TUPLES,
+    SHED_WEIGHT,
+    VANISHED,
+)
+from penstock.figures.figure import Figure, FigureValues
 from penstock.shedding.accuracy import AccuracyEstimate, PeriodRows, coalesce, compare, coverage_at_least, estimate
 from penstock.shedding.hashing import SAMPLES, all_salted
 from penstock.shedding.layout import (
@@ -97,26 +112,26 @@ class SheddingRecord:
         cut = coalesce(rows).cut(self.clock, self.no_end)
         return float((cut.ends - cut.begins).sum())
 
-    def figures(self, shedders: Sequence[Shedder]) -> Mapping[str, int | float]:
-        """Return the figures by name. What is not known is left out."""
+    def figures(self, shedders: Sequence[Shedder]) -> FigureValues:
+        """Return the figures. What is not known is left out."""
         lost = self.ledger.lost(self.clock) if self.ledger.live else 0
         covered = 0.0
         if lost:
             covered = sum(self._covered(shedder) for shedder in shedders)
         budgets = [shedder.budget for shedder in shedders]
-        found: dict[str, int | float] = {
-            "held": sum(shedder.held for shedder in shedders),
-            "budget": sum(budgets) if max(budgets) < self.no_end // len(budgets) else 0,
-            "arrived": self.arrived,
-            "shed": self.shed,
-            "shed by cpu": self.shed_by_cpu,
-            "shed live": self.ledger.live,
-            "shed weight": self.ledger.weight,
-            "lost ticks live": lost,
-            "extraneous total": sum(shedder.extraneous for shedder in shedders),
-            "vanished total": sum(shedder.vanished for shedder in shedders),
-            "exact": int(self.ledger.live == 0),
-            "coverage at least": round(coverage_at_least(covered, lost), 6) if lost else 1.0,
+        found: dict[Figure, int | float] = {
+            SHED_HELD: sum(shedder.held for shedder in shedders),
+            SHED_BUDGET: sum(budgets) if max(budgets) < self.no_end // len(budgets) else 0,
+            SHED_ARRIVED: self.arrived,
+            SHED_TUPLES: self.shed,
+            SHED_BY_CPU: self.shed_by_cpu,
+            SHED_LIVE: self.ledger.live,
+            SHED_WEIGHT: self.ledger.weight,
+            LOST_TICKS_LIVE: lost,
+            EXTRANEOUS: sum(shedder.extraneous for shedder in shedders),
+            VANISHED: sum(shedder.vanished for shedder in shedders),
+            EXACT: int(self.ledger.live == 0),
+            COVERAGE_AT_LEAST: round(coverage_at_least(covered, lost), 6) if lost else 1.0,
         }
         if self.ledger.live:
             found |= self.judged.figures()

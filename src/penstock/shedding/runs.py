@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.shedding.compiled import compiled
 from penstock.shedding.hashing import FallingThresholds, bucket_of
 from penstock.shedding.layout import NEVER, Int64s

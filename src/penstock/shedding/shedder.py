@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.shedding import machine
-from penstock.shedding.contract import DropUnit, Shedding
+from penstock.shedding.contract import Shedding
 from penstock.shedding.layout import (
     ALWAYS,
     BEGIN_,
@@ -53,6 +53,7 @@ from penstock.shedding.layout import (
     WEIGHT,
     Int64s,
 )
+from penstock.shedding.policies import DropUnit
 
 #: The most ArrivingTuples in one call of the compiled loop; bounds the room that is kept for them.
 SLICE = 1 << 16

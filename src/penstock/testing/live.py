@@ -32,8 +32,8 @@ from penstock.algebra import Algebra, Source
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.properties.need import Held, Ticks, first_full_instant
-from penstock.deep import deep
-from penstock.testing.denotation import World
+from penstock.deep_trees import deep
+from penstock.testing.definitions import World
 from penstock.testing.oracle import events_in, timely_rows
 from penstock.testing.scalars.values import Event, Row, event_order, key_of
 from penstock.types import BEGIN, END

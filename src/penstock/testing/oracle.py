@@ -1,6 +1,6 @@
 """The oracle: the answer of a query, executed naively from its algebra alone ([semantics 2], the law).
 
-Everything else in Penstock is tested against this module and `denotation/`, which defines every operator. This module
+Everything else in Penstock is tested against this module and `definitions/`, which defines every operator. This module
 has what surrounds the operators: which rows are late, when time begins and ends, and the order of the answer. Nothing
 physical is imported, nothing is incremental, and speed is not a goal.
 
@@ -38,9 +38,9 @@ from penstock.algebra.nodes.coalesce import Closing
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.testing.arrivals import Stamped, idle_beats, not_too_far, stamped_rows
-from penstock.testing.denotation import (
+from penstock.testing.definitions import (
     Shards,
     Stream,
     World,

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 
 #: Constant of `penstock.<module>` -> small values.
 TABLE: Mapping[str, tuple[int, ...]] = {
-    "physical.operators.aggregates.recomputed._STRETCH": (1, 2, 5),
-    "physical.operators.aggregates.recomputed._WAVE": (1, 2, 5),
+    "physical.operators.aggregates.slide_recompute._STRETCH": (1, 2, 5),
+    "physical.operators.aggregates.slide_recompute._WAVE": (1, 2, 5),
     "physical.operators.aggregates.shared_pane_sums.PIECE": (1, 2, 7),
     "physical.operators.aggregates.shared_pane_sums._MOST": (1, 3, 10),
     "physical.execution.answers._STRETCH": (1, 2),
@@ -30,7 +30,7 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "physical.operators.joins.multi_join.PAIRS_AT_ONCE": (1, 2, 5),
     "physical.operators.joins.nonretroactive.PROBES_AT_ONCE": (1, 2, 5),
     "physical.operators.joins.aggregate_lookup._AT_ONCE": (1, 2, 5),
-    "physical.operators.preferences.at_once.PAIRS_AT_ONCE": (1, 2, 5),
+    "physical.operators.preferences.operator.PAIRS_AT_ONCE": (1, 2, 5),
     "physical.synopses.preferences.numbered_elements._MANY": (0, 1_000),
     "physical.synopses.summaries.stream_summary.MOST_UNCOUNTED": (0, 1, 5),
     "physical.operators.joins.store_join._SMALLER": (0, 1_000),

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.scans import Source
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.tree import Node
 
 #: The attribute of a node under which its key is kept.

@@ -36,7 +36,7 @@ class AggregateLookup:
 
     @property
     def inputs(self) -> tuple[Algebra, Algebra]:
-        """Return the probing side and the input of the aggregate."""
+        """Return the side whose rows look groups up, and the input of the aggregate."""
         return self.asking, self.aggregate.input
 
 

@@ -165,7 +165,7 @@ class Coalesce(BudgetedRows):
 
     @property
     def _loses_nothing(self) -> bool:
-        """Return whether elements that have ended stay for ever. Then a stretch that has an end keeps it: what begins
+        """Return whether elements stay after their period has ended. A stretch that has an end keeps it: what begins
         later does not touch it, and what was open at its end is part of it."""
         below = [node for node in operators(self.input) if isinstance(node, UntilNext)]
         return self.begins is Begins.UNTIL_NEXT and bool(below) and all(node.length is None for node in below)

@@ -1,9 +1,9 @@
 """WITH PREFERENCE: which part of a join or selection is emitted first while capacity is short `[pt 4]`.
 
 An element that arrives makes *entries*: pieces of work that wait in a queue, one queue per shard. A *unit* of work is
-one look-up of an entry, or one candidate pair examined. A budget says how many units are done at which instant, and the
-order of the queue which ones. What is emitted is part of the result of the query without the clause, and all of it
-where the budget covers the work. The oracle (`testing/preferences/`) is this text as a simulation.
+one look-up of an entry, or one candidate pair examined. A budget determines how many units are done at which instant,
+and the order of the queue which ones. What is emitted is part of the result of the query without the clause, and all of
+it where the budget covers the work. The oracle (`testing/preferences/`) is this text as a simulation.
 
 Elements and their order. An element of a side is a tuple of its relation with the life [ts, exp); under SLIDE ts is the
 boundary at which it begins. All elements are

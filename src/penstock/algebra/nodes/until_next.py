@@ -25,9 +25,9 @@ from penstock.types import Field, Schema
 class Lives(enum.Enum):
     """Which elements are in R(τ), and for how long."""
 
-    #: As long as the window says, from the timestamp on: first with an open period, then with its end.
+    #: As long as the window, from the timestamp on: first with an open period, then with its end.
     WINDOW = "in the window from the timestamp on"
-    #: With an open period up to its end; then, with its end, as long as the window says from there on.
+    #: With an open period up to its end; then, with its end, as long as the window from there on.
     BOTH = "in the window from the end on, and before it while open"
     #: Up to the end of the period, which is open all the time.
     CURRENT = "until the end"

@@ -13,7 +13,7 @@ from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.properties.statistics import Statistics, seconds
-from penstock.deep import deep
+from penstock.deep_trees import deep
 
 #: Answers of so many rows for each row of input are warned of.
 MANY = 10_000.0

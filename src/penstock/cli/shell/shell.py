@@ -352,7 +352,7 @@ class Shell:
         if not path:
             raise PenstockError("P0101", "\\i needs the name of a file")
         if self._depth >= _MAX_DEPTH:
-            raise PenstockError("P0105", f"{path}: files execute files {_MAX_DEPTH} deep, which is the limit")
+            raise PenstockError("P0105", f"{path}: files may execute each other {_MAX_DEPTH} deep at most")
         text, name = read_script(Path(path.strip("'\"")).expanduser())
         self._depth += 1
         try:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.cli.shared.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer, rows_answer
 from penstock.cli.shell.declared import Declared, declared_of, quoted
-from penstock.served import ShownEntries
+from penstock.server_reports import ShownEntries
 from penstock.session import Session
 
 

@@ -146,7 +146,7 @@ class JsonFormat(FileFormat):
 
     def _check_keys(self, positions: Inside, keys: set[str]) -> None:
         if self.strict and keys - {folded(name) for name in self.source.columns.names}:
-            return  # each record says which of its keys is wrong
+            return  # each record has the reason with its wrong key
         missing = [p for p in positions if folded(self.source.columns[p].name) not in keys]
         missing_required = [p for p in (self.source.timestamp, self.source.operation) if p in missing]
         if missing_required or (positions and len(missing) == len(positions)):

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from penstock.compilation import loop
 from penstock.errors import nearest
-from penstock.loops import loop
 
 #: Letters of other alphabets whose lower case is a letter of ASCII.
 _KELVIN = "\u212a".encode()

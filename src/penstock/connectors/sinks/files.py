@@ -8,13 +8,16 @@ result could not have written is ever removed.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +28,53 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink, Target
 from penstock.connectors.local_paths import blocking_file, local_path, parts_of
 from penstock.connectors.options import TEXT, Option, Options, OptionTable, one_of
-from penstock.connectors.sinks.nested import column_of_lines, from_json
 from penstock.connectors.sinks.tables import stored_schema
 from penstock.connectors.sources.files import FilesSource
 from penstock.connectors.text import csv_text, json_text
 from penstock.errors import PenstockError
+from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.intervals import from_text
 from penstock.storage import NewFile, storage
 from penstock.types import Field, Schema, parse_result_type, type_name
+
+# --- Arrays and structs parsed from the JSON in csv and json results (`text.py` writes them).
+#
+# Contract: `from_json` is the inverse of `text.py` for a value of a nested type. For people who look at a result; no
+# stream passes through it.
+
+
+def from_json(texts: Iterable[str | None], type_: pa.DataType) -> pa.Array:
+    """Parse JSON texts as values of `type_`; None is NULL."""
+    values = (None if text is None else json.loads(text, parse_float=str) for text in texts)
+    return pa.array([_value(value, type_) for value in values], type_)
+
+
+def column_of_lines(part: Path, name: str, type_: pa.DataType) -> pa.Array:
+    """Return the values of the key `name` in a file of json lines."""
+    lines = part.read_text(encoding="utf-8").split("\n")
+    rows = (json.loads(line, parse_float=str) for line in lines if line)
+    return pa.array([_value(row[name], type_) for row in rows], type_)
+
+
+def _value(value: Any, type_: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_list(type_):
+        return [_value(member, type_.value_type) for member in value]
+    if pa.types.is_struct(type_):
+        return {field.name: _value(value[field.name], field.type) for field in type_}
+    if pa.types.is_decimal(type_):
+        return Decimal(value)
+    if pa.types.is_floating(type_):
+        return float(value)
+    if pa.types.is_binary(type_):
+        return base64.b64decode(value)
+    if pa.types.is_duration(type_):
+        return from_text(pa.array([value], pa.string()))[0].as_py()
+    if pa.types.is_date(type_):
+        return day_of(value)
+    return moment_of(value) if pa.types.is_timestamp(type_) else value
+
 
 _PATH = Option("path", TEXT, "the folder of the result", required=True)
 _FORMAT = Option(

@@ -1,7 +1,7 @@
 """Values of a result as PostgreSQL reads them, and the rows with values that it cannot hold.
 
 Contract: what every server refuses is found for a whole column at once; what depends on the table (a shorter text, a
-smaller NUMERIC, a CHECK) the server says itself, row by row. Such a row is left out with its reason; the others are
+smaller NUMERIC, a CHECK) the server reports itself, row by row. Such a row is left out with its reason; the others are
 written.
 """
 

@@ -40,7 +40,7 @@ def check_rows(where: str, overwrite: bool, written_by_query: bool) -> None:
 def not_ours(where: str) -> PenstockError:
     """Return the error for a table whose last writer was not this run."""
     hint = "another run has taken it over, or it was created again; start a new run"
-    return PenstockError("P0502", f"{where} is not, or is no longer, the table that this run writes", hint=hint)
+    return PenstockError("P0502", f"{where} is not the table that this run writes", hint=hint)
 
 
 def no_column(where: str, name: str, columns: Iterable[str]) -> PenstockError:

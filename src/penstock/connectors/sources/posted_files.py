@@ -5,8 +5,8 @@ the folder of the source before it replies (`append`); a run reads the files and
 not need them any more (`forget`). A post may have an idempotency key, by which the same post is recognized for as long
 as the key is kept. The key stands in the schema of its file, so that both are written at once; before the file is
 removed its key goes to the others (`posted_keys.py`). Numbers are never used again: the largest number always has a
-file, and a file whose number is not larger than those of the kept keys has been removed, whatever the disk says after a
-loss of power.
+file, and a file whose number is not larger than those of the kept keys has been removed, whatever is on the disk after
+a loss of power.
 
 Contract: a post that was accepted is there, and whole, until it is forgotten. One that is not is no malformed record
 but damage to the checkpoint.

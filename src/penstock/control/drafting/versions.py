@@ -17,7 +17,7 @@ from penstock.control.phases import Phase
 from penstock.control.posted_rows import ContentsRead, PostedRows
 from penstock.control.registry import Registry, default_sink
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredComputation, StoredObject, StoredQuery
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.catalog import Catalog

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.system import SystemView
+from penstock.figures.figure import Figure, FigureUnit
 from penstock.language.catalog import ControlTable
 from penstock.language.queries import CONTROL_SCHEMA, Name
 from penstock.language.statements import AlterQueryStatement, Statement, WrittenOption
@@ -154,6 +155,25 @@ class ControlRelation(Generic[T]):
         """Return the id of the entity of a row."""
         assert self.key is not None, "its rows are entities"
         return f"{self.kind}:{self.key(row)}"
+
+
+def measured(
+    figure: Figure, read: Callable[[T], Any], origin: Origin = Origin.TASKS, help_: str | None = None
+) -> Attribute[T]:
+    """Return the attribute of a figure.
+
+    Args:
+        read: the object that has the figure as a field, for a row; None where it is not known.
+        help_: in place of the figure's own.
+    """
+
+    def value(row: T) -> int | float | None:
+        owner = read(row)
+        found: int | float | None = None if owner is None else getattr(owner, figure.attribute)
+        return int(found) if found is not None and figure.unit.is_whole else found
+
+    type_, unit = COUNT if figure.unit.is_whole else REAL, "" if figure.unit is FigureUnit.RATIO else figure.unit.value
+    return Attribute(figure.attribute, type_, help_ or figure.help, value, origin, unit)
 
 
 def nothing(row: Any) -> None:

@@ -18,7 +18,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.control.engine import NextVersion
 from penstock.control.entities.batches import BATCH_LOG, is_logged, reads_log
 from penstock.control.posted_rows import PostedRows
-from penstock.runtime.watching.figures import BatchFigures
+from penstock.runtime.monitoring.figures import BatchFigures
 from penstock.types import TIMESTAMP
 
 #: Its number as a source; those of declarations begin with 1.

@@ -9,8 +9,8 @@ from penstock.algebra.nodes.scans import declared_sources
 from penstock.control.entities.attributes import COUNT, MOMENT, REAL, Attribute, ControlRelation, Origin
 from penstock.control.entities.queries import moment_of
 from penstock.control.entities.system import SystemView
-from penstock.runtime.watching.figures import BatchFigures
-from penstock.runtime.watching.stopwatch import PHASES
+from penstock.runtime.monitoring.figures import BatchFigures
+from penstock.runtime.monitoring.stopwatch import PHASES
 
 
 def _phase(name: str) -> Attribute[BatchFigures]:

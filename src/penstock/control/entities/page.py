@@ -18,7 +18,7 @@ _HEAD = """# Control relations
 Printed from the registry in `src/penstock/control/entities` by `python -m penstock.control.entities.page`; a test
 keeps it current.
 
-What a server says of itself are relations of the schema `penstock`. A one-time SELECT reads them as any other
+The state of a server is in relations of the schema `penstock`. A one-time SELECT reads them as any other
 relation, and joins them with each other and with data:
 
 ```sql

@@ -31,7 +31,7 @@ from penstock.language.binder.statements.attributes import NONE
 from penstock.language.statements import Statement
 from penstock.physical.plan.plan import Edge, Step
 from penstock.physical.plan.step_choices import JOIN_ORDER, SHARED, open_choices
-from penstock.runtime.watching.figures import NO_SHARD, EdgeFlow, StepWork
+from penstock.runtime.monitoring.figures import NO_SHARD, EdgeFlow, StepWork
 from penstock.types import TimeDomain
 
 _TASKS = Origin.TASKS

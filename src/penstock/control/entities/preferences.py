@@ -8,15 +8,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock import figures
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.preference_clause import Preference
 from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp, PreferringSelection, summaries_read
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
-from penstock.control.entities.attributes import COUNT, REAL, TEXT, Attribute, ControlRelation, Origin
+from penstock.control.entities.attributes import COUNT, REAL, TEXT, Attribute, ControlRelation, Origin, measured
 from penstock.control.entities.queries import QUERIES, QueryRow
 from penstock.control.entities.sources import binding_attributes
 from penstock.control.entities.system import SystemView
 from penstock.language.catalog import UnboundDeclaration
+from penstock.runtime.monitoring.preference_metrics import PreferenceMetrics
 
 _TASKS = Origin.TASKS
 
@@ -32,15 +34,10 @@ class PreferenceRow:
     def fade(self) -> float:
         return float(self.preference.fade)
 
-    def measured(self, name: str) -> float | None:
-        """Return a figure of the query; None before any."""
-        found = None if self.query.metrics is None else self.query.metrics.preference
-        value: float | None = None if found is None else getattr(found, name)
-        return value
-
-    def count(self, name: str) -> int | None:
-        value = self.measured(name)
-        return None if value is None else int(value)
+    @property
+    def metrics(self) -> PreferenceMetrics | None:
+        """Return what was measured of the query; None before anything was."""
+        return None if self.query.metrics is None else self.query.metrics.preference
 
 
 def _preferences(view: SystemView) -> Iterable[PreferenceRow]:
@@ -53,16 +50,28 @@ def _preferences(view: SystemView) -> Iterable[PreferenceRow]:
     return found
 
 
-def _ratio(name: str, help_: str) -> Attribute[PreferenceRow]:
-    return Attribute(name, REAL, help_, lambda row: row.measured(name), _TASKS)
+#: The columns that are figures, in their order.
+_FIGURES = (
+    figures.DONE_SHARE,
+    figures.UNITS_ASKED,
+    figures.UNITS_DONE,
+    figures.UNITS_WAITING,
+    figures.UNITS_EXPIRED,
+    figures.UNITS_SHED,
+    figures.ENTRIES_WAITING,
+    figures.PREFERENCE_RESULTS,
+    figures.RESULTS_PER_ROW,
+    figures.COMPLETENESS,
+    figures.PROMISING_DELAY,
+    figures.PROMISING_DELAY_HIGH,
+    figures.OTHER_DELAY,
+    figures.OTHER_DELAY_HIGH,
+    figures.AGE_DIFFERENCE,
+)
 
 
-def _seconds(name: str, help_: str) -> Attribute[PreferenceRow]:
-    return Attribute(name, REAL, help_, lambda row: row.measured(name), _TASKS, "seconds")
-
-
-def _units(name: str, help_: str) -> Attribute[PreferenceRow]:
-    return Attribute(name, COUNT, help_, lambda row: row.count(name), _TASKS, "units of work")
+def _metrics(row: PreferenceRow) -> PreferenceMetrics | None:
+    return row.metrics
 
 
 PREFERENCES: ControlRelation[PreferenceRow] = ControlRelation(
@@ -75,23 +84,7 @@ PREFERENCES: ControlRelation[PreferenceRow] = ControlRelation(
         Attribute("budget", TEXT, "what grants units of work", lambda row: row.preference.budget.text),
         Attribute("fade", REAL, "the factor by which age counts; 1 where it does not", lambda row: row.fade),
         Attribute("queue", COUNT, "entries that may wait in a shard", lambda row: row.preference.queue, unit="entries"),
-        _ratio("share", "units done of those asked"),
-        _units("units_asked", "units of work so far; estimated where entries wait"),
-        _units("units_done", "of them those that were done"),
-        _units("units_waiting", "of them those that wait"),
-        _units("units_expired", "of them those that expired before they were done"),
-        _units("units_shed", "of them those dropped beyond the queue"),
-        Attribute(
-            "entries_waiting", COUNT, "entries that wait", lambda row: row.count("entries_waiting"), _TASKS, "entries"
-        ),
-        Attribute("results", COUNT, "its results so far", lambda row: row.count("results"), _TASKS, "rows"),
-        _ratio("results_per_row", "results for each row of its inputs"),
-        _ratio("completeness", "part of all pairs that was examined, as estimated"),
-        _seconds("promising_delay", "delay of promising results, the median"),
-        _seconds("promising_delay_high", "delay that 95 % of them do not exceed"),
-        _seconds("other_delay", "delay of the other results, the median"),
-        _seconds("other_delay_high", "delay that 95 % of them do not exceed"),
-        _seconds("age_difference", "mean distance in time of the two rows of a result"),
+        *(measured(figure, _metrics) for figure in _FIGURES),
     ),
     _preferences,
 )

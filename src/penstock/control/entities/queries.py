@@ -25,12 +25,23 @@ from penstock.control.entities.attributes import (
     AttributeSetting,
     ControlRelation,
     Origin,
+    measured,
     set_in_query,
     unmeasured,
 )
 from penstock.control.entities.system import SystemView
 from penstock.control.life.listed_query import ListedQuery, shown_change, shown_state
 from penstock.errors import PenstockError
+from penstock.figures import (
+    ENDED_ON_ARRIVAL,
+    OPEN_PERIODS,
+    QUERY_LAG,
+    QUERY_ROWS,
+    QUERY_STATE_BYTES,
+    QUERY_STATE_ROWS,
+    WITHOUT_PERIOD,
+)
+from penstock.figures.figure import Figure
 from penstock.language.binder.scalars.estimates import is_estimate
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.queries import Name
@@ -38,9 +49,9 @@ from penstock.language.statements import AlterQueryStatement, Statement
 from penstock.language.statements.alter_query import AlterAction, PauseAction, ResumeAction
 from penstock.physical.planning.state_size.summary import query_state
 from penstock.redaction import redacted_text
-from penstock.runtime.watching.figures import quantile
-from penstock.runtime.watching.metrics import QueryMetrics, SheddingMetrics
-from penstock.runtime.watching.shedding_log import shedding_text
+from penstock.runtime.monitoring.figures import quantile
+from penstock.runtime.monitoring.metrics import PeriodMetrics, QueryMetrics, SheddingMetrics
+from penstock.runtime.monitoring.shedding_log import shedding_text
 from penstock.types import Interval, TimeDomain
 
 #: Values of `state` that UPDATE may set, and the statement that leads there.
@@ -207,18 +218,17 @@ def moment_of(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def _periods(name: str, help_: str, unit: str = "rows") -> Attribute[QueryRow]:
-    """Return a figure of queries over periods."""
+def _periods(figure: Figure) -> Attribute[QueryRow]:
+    """Return the attribute of a figure of queries over periods."""
 
-    def value(row: QueryRow) -> int | None:
-        periods = None if row.metrics is None else row.metrics.periods
-        return None if periods is None else int(getattr(periods, name))
+    def metrics(row: QueryRow) -> PeriodMetrics | None:
+        return None if row.metrics is None else row.metrics.periods
 
-    return Attribute(name, COUNT, f"{help_}; NULL of a query without periods", value, Origin.TASKS, unit)
+    return measured(figure, metrics, help_=f"{figure.help}; NULL of a query without periods")
 
 
-def _measured(row: QueryRow, name: str) -> object:
-    return None if row.metrics is None else getattr(row.metrics, name)
+def _metrics(row: QueryRow) -> QueryMetrics | None:
+    return row.metrics
 
 
 _STATE_HELP = (
@@ -303,14 +313,7 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
             Origin.RUN,
         ),
         Attribute("heartbeat_tick", COUNT, "the same in ticks", lambda row: row.heartbeat_tick, Origin.RUN, "ticks"),
-        Attribute(
-            "lag",
-            REAL,
-            "by how much the heartbeat is behind the wall clock",
-            lambda row: _measured(row, "lag"),
-            Origin.RUN,
-            "seconds",
-        ),
+        measured(QUERY_LAG, _metrics, Origin.RUN),
         Attribute(
             "share",
             REAL,
@@ -318,9 +321,7 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
             lambda row: row.listed.share,
             Origin.RUN,
         ),
-        Attribute(
-            "rows", COUNT, "rows that its sink has received", lambda row: _measured(row, "rows"), Origin.RUN, "rows"
-        ),
+        measured(QUERY_ROWS, _metrics, Origin.RUN),
         Attribute(
             "counted_since", MOMENT, "since when these rows are counted", lambda row: row.counted_since, Origin.RUN
         ),
@@ -349,22 +350,8 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
             Origin.RUN,
             "seconds",
         ),
-        Attribute(
-            "state_rows",
-            COUNT,
-            "rows of state of all its operators, shared ones whole",
-            lambda row: _measured(row, "state_rows"),
-            Origin.TASKS,
-            "rows",
-        ),
-        Attribute(
-            "state_bytes",
-            COUNT,
-            "bytes of state of all its operators, shared ones whole",
-            lambda row: _measured(row, "state_bytes"),
-            Origin.TASKS,
-            "bytes",
-        ),
+        measured(QUERY_STATE_ROWS, _metrics),
+        measured(QUERY_STATE_BYTES, _metrics),
         Attribute(
             "own_bytes",
             COUNT,
@@ -402,7 +389,7 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
         Attribute(
             "result_limit",
             COUNT,
-            "bytes of answers that may be computed and not delivered, beyond which it fails; NULL: as the setting says",
+            "bytes of answers computed and not delivered, beyond which it fails; NULL: the value of the setting",
             lambda row: _number(row, "result_limit"),
             unit="bytes",
             setting=_option("result_limit"),
@@ -410,7 +397,7 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
         Attribute(
             "sink_retry",
             REAL,
-            "how long a failing sink is tried again; NULL: as the setting says",
+            "how long a failing sink is tried again; NULL: the value of the setting",
             lambda row: _number(row, "sink_retry"),
             unit="seconds",
             setting=_option("sink_retry"),
@@ -432,9 +419,9 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
             " budget. A part of its answer, so ALTER QUERY .. AS changes it",
             lambda row: row.memory,
         ),
-        _periods("without_period", "rows that its operators over periods left out, since they have none"),
-        _periods("ended_on_arrival", "rows that `[VALID]` left out, whose period was over when they came"),
-        _periods("open_periods", "sessions, and stretches that CLOSED waits for, which have not ended", "periods"),
+        _periods(WITHOUT_PERIOD),
+        _periods(ENDED_ON_ARRIVAL),
+        _periods(OPEN_PERIODS),
         unmeasured("period", TEXT, "how often it is answered at least; comes with periodic queries"),
         Attribute("sink", TEXT, "the connector into which it writes", lambda row: row.listed.query.sink.connector),
     ),

@@ -12,6 +12,7 @@ from penstock.control.entities.plan import EdgeRow, OperatorRow
 from penstock.control.entities.system import SystemView
 from penstock.explain.drawing import to_svg
 from penstock.explain.nodes import Figures, Pairs, RenderNode
+from penstock.figures import ROWS_IN, ROWS_OUT
 from penstock.language.plan_choices import as_choices, choices_in
 from penstock.physical.plan.plan import Step
 from penstock.physical.planning.plan_document import plan_document
@@ -74,7 +75,11 @@ def running_plan_document(view: SystemView, query: Query, logical: Mapping[str, 
 def _measured(row: OperatorRow) -> Figures:
     """Return what is measured, with room for what a page writes over it."""
     state = row.state
-    return ("rows in", row.rows_in or 0), ("rows out", row.rows_out or 0), ("bytes", 0 if state is None else state[1])
+    return (
+        (ROWS_IN.name, row.rows_in or 0),
+        (ROWS_OUT.name, row.rows_out or 0),
+        ("bytes", 0 if state is None else state[1]),
+    )
 
 
 def _edge(edge: EdgeRow, sender: Step) -> Pairs:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from penstock import figures
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.attributes import (
     COUNT,
@@ -16,6 +17,7 @@ from penstock.control.entities.attributes import (
     AttributeSetting,
     ControlRelation,
     Origin,
+    measured,
 )
 from penstock.control.entities.queries import in_calendar, moment_of
 from penstock.control.entities.system import SystemView
@@ -28,7 +30,7 @@ from penstock.language.catalog import QueryStatus, UnboundDeclaration
 from penstock.language.queries import Name
 from penstock.language.statements import AlterSourceStatement, Statement, WrittenOption
 from penstock.redaction import redacted_text
-from penstock.runtime.watching.metrics import SourceMetrics
+from penstock.runtime.monitoring.metrics import SourceMetrics
 from penstock.types import CALENDAR, Schema, type_name
 
 T = TypeVar("T")
@@ -149,12 +151,8 @@ def _can_have(row: SourceRow, name: str) -> bool:
     return not row.source.is_static and not (row.source.system_time and name in ("slack", "idle_timeout"))
 
 
-def _measured(row: SourceRow, name: str) -> object:
-    return None if row.metrics is None else getattr(row.metrics, name)
-
-
-def _figure(name: str, help_: str, unit: str = "rows") -> Attribute[SourceRow]:
-    return Attribute(name, COUNT, help_, lambda row: _measured(row, name), Origin.RUN, unit)
+def _metrics(row: SourceRow) -> SourceMetrics | None:
+    return row.metrics
 
 
 def _unbound_source(row: SourceRow) -> UnboundDeclaration | None:
@@ -183,23 +181,22 @@ def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
                   unit="rows per second", setting=_alter("rate_limit")),
         Attribute("on_error", TEXT, "what happens to a record that cannot be read: `dead letter`, `fail` or `skip`",
                   lambda row: row.source.on_error.value.lower(), setting=_alter("on_error")),
-        _figure("rows", "records read, whether or not they became elements"),
+        measured(figures.SOURCE_ROWS, _metrics, Origin.RUN),
         Attribute("counted_since", MOMENT, "since when rows, late and malformed ones are counted; NULL: since it was"
                   " declared", lambda row: moment_of(row.view.figures.rows_since), Origin.RUN),
         Attribute("rows_per_second", REAL, "the records of the last 10 seconds, in each of them", lambda row: row.rate,
                   Origin.RUN, "rows per second"),
-        _figure("late", "elements kept out because they came late"),
-        _figure("malformed", "records that could not be read"),
-        _figure("passed", "rows that readers skipped because no query reads them"),
+        measured(figures.SOURCE_LATE, _metrics, Origin.RUN),
+        measured(figures.SOURCE_MALFORMED, _metrics, Origin.RUN),
+        measured(figures.SOURCE_PASSED, _metrics, Origin.RUN),
         Attribute("heartbeat", MOMENT, "up to which its elements are complete, where its time is that of the calendar",
                   lambda row: in_calendar(row.heartbeat_tick, row.source.domain), Origin.RUN),
         Attribute("heartbeat_tick", COUNT, "the same in ticks",
                   lambda row: row.heartbeat_tick, Origin.RUN, "ticks"),
-        Attribute("lag", REAL, "by how much the heartbeat is behind the wall clock", lambda row: _measured(row, "lag"),
-                  Origin.RUN, "seconds"),
-        _figure("backlog_splits", "splits that were found and not read yet", "splits"),
-        _figure("backlog_bytes", "their bytes", "bytes"),
-        _figure("backlog_records", "unread records of a topic"),
+        measured(figures.SOURCE_LAG, _metrics, Origin.RUN),
+        measured(figures.BACKLOG_SPLITS, _metrics, Origin.RUN),
+        measured(figures.BACKLOG_BYTES, _metrics, Origin.RUN),
+        measured(figures.BACKLOG_RECORDS, _metrics, Origin.RUN),
         Attribute("retained_bytes", COUNT, "bytes of what is retained of it",
                   lambda row: None if row.retained is None else row.retained[0], Origin.RUN, "bytes"),
         Attribute("retained_from", COUNT, "the tick after which all its elements are retained; NULL: all are",

@@ -17,10 +17,9 @@ from penstock.control.engine import EngineFigures, EngineVersion
 from penstock.control.life.listed_query import ListedQuery
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.registry import Registry
-from penstock.language.plan_choices import choices_in
 from penstock.physical.plan.plan import Step
-from penstock.runtime.watching.figures import StepWork
-from penstock.runtime.watching.metrics import RunMetrics
+from penstock.runtime.monitoring.figures import StepWork
+from penstock.runtime.monitoring.metrics import RunMetrics
 from penstock.settings import Settings
 from penstock.types import BEGIN, TimeDomain
 
@@ -152,13 +151,6 @@ class SystemView:
         """Return the queries that use a step, by their present plans and by those that are to take their place."""
         readers = self.readers[step.id]
         return tuple(one for one in self.listed if one.stored.name in readers)
-
-    def choice_origin(self, step: Step, operator: str, attribute: str) -> str | None:
-        """Return what has chosen an attribute of a step: a query whose plan it is chosen for; None for the planner."""
-        for one in self.of_plan(step):
-            if (operator, attribute) in choices_in(one.stored.wished_plan):
-                return one.stored.name
-        return None
 
     def maturity(self, step: Step) -> tuple[bool, int | None] | None:
         """Return whether a step has the state of one that was always there, and the tick up to which it did not see

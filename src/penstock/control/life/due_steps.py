@@ -146,5 +146,5 @@ def check_edit(name: str, bound: Query, query: StoredQuery, version: EngineVersi
             "P0703",
             f"the plan of {name} cannot change while it runs: it began behind elements of {sources}, and what"
             " it has not seen of them counts for ever",
-            hint="PAUSE it and RESUME it with the other plan, or have windows of a length of time",
+            hint="PAUSE it and RESUME it with the other plan, or use windows of a length of time",
         )

@@ -67,7 +67,7 @@ class Refusal(enum.Enum):
     STATE = "query {name} is {status}, and cannot be {verb}", None
     NOT_BEGUN = (
         "query {name} waits for rows before it begins, and cannot be {verb}",
-        "PAUSE it, or wait until it has begun; SHOW QUERIES says how many rows are missing",
+        "PAUSE it, or wait until it has begun; SHOW QUERIES has how many rows are missing",
     )
     CHANGING = (
         "another query is to take the place of {name}",

@@ -43,7 +43,7 @@ from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog
 from penstock.language.scripts.parse import parse_script
 from penstock.language.statements.script import Script
-from penstock.runtime.watching.figures import BatchFigures
+from penstock.runtime.monitoring.figures import BatchFigures
 from penstock.storage import Locked
 
 LOG = logger_of("control")

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.algebra.nodes.query import StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
-from penstock.control.drafting.versions import Versions, applied, failed, failure
+from penstock.control.drafting.versions import Versions, applied, failed, failure, queried
 from penstock.control.engine import ControlEnds, Engine, EngineVersion, NextVersion, Preparation
 from penstock.control.entities.batch_log import BatchLogWriter
+from penstock.control.life.changes import with_waiting
 from penstock.control.life.due_steps import changes_plans
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.posted_rows import ContentsRead, PostedRows
@@ -25,14 +26,62 @@ from penstock.control.registry import Registry, command_of, settings_of
 from penstock.control.row_changes import check_update, key_of_row, post_rows, rows_of
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject
 from penstock.control.transactions.backlog import AcceptedItem, Backlog, dependents, waiting_behind
-from penstock.control.transactions.late_waits import have_wait, late_waits
 from penstock.control.transactions.merging import with_changes
 from penstock.control.transactions.past_reading import PastReading
 from penstock.errors import PenstockError, as_known, log_internal
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import QueryStatus
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
-from penstock.runtime.watching.figures import BatchFigures
+from penstock.runtime.monitoring.figures import BatchFigures
+
+# --- Queries and changes of queries that begin WARM WAIT, for which nothing was missing when they were accepted, and
+# is when their past is to be read: what came meanwhile was not kept. From then on they wait for rows, as those do for
+# which it is missing at once.
+
+
+def late_waits(item: AcceptedItem, current: Registry, engine: Engine, posted: PostedRows) -> frozenset[int]:
+    """Return the computations of a transaction that have to wait for rows.
+
+    current: the declarations that the engine runs.
+    """
+    after = with_changes(current, [item.change])
+    found: set[int] = set()
+    for one in item.change.change.objects:
+        before = current.stored.objects.get(one.id)
+        # These run, or wait.
+        known = set() if before is None or before.query is None else {each.id for each in before.query.computations}
+        for each in [] if one.query is None else one.query.computations:
+            query = queried(one, each, after, posted) if each.may_wait and each.id not in known else None
+            missing = None if query is None else engine.awaited(query)
+            if missing is not None and missing.rows:
+                found.add(each.id)
+    return frozenset(found)
+
+
+def have_wait(items: Sequence[AcceptedItem], waits: Collection[int], log: CommandLog) -> None:
+    """Have computations wait for rows in what was accepted, of the log too.
+
+    Args:
+        items: what was accepted. Other transactions may declare the queries as they begin, by another name.
+        waits: the computations.
+
+    Raises:
+        PenstockError: P0601 where the log cannot be written.
+    """
+    for item in items:
+        objects = tuple(_waiting(one, waits) for one in item.change.change.objects)
+        if item.transaction is None or objects == item.change.change.objects:
+            continue
+        change = replace(item.change.change, objects=objects)
+        item.transaction = log.amend(item.transaction, change)
+        item.change = replace(item.change, change=change)
+
+
+def _waiting(one: StoredObject, waits: Collection[int]) -> StoredObject:
+    if one.query is None or not any(each.id in waits and each.may_wait for each in one.query.computations):
+        return one
+    return with_waiting(one, waits)
+
 
 LOG = logger_of("control")
 

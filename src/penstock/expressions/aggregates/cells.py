@@ -21,7 +21,7 @@ class CellEncoder(ABC):
 
     #: How many of the low bits of a cell are its rank in a register; 0 where cells are counted.
     rank_bits: ClassVar[int] = 0
-    #: Whether the cells of a pane are put together once it is complete (`accuracy` says how many remain).
+    #: Whether the cells of a pane are put together once it is complete (`accuracy` determines how many remain).
     cut: ClassVar[bool] = False
 
     def type(self, values: pa.DataType) -> pa.DataType:

@@ -85,8 +85,8 @@ class Question(enum.IntEnum):
 
 @dataclass(frozen=True)
 class AggregateInput:
-    """What a call of an aggregate reads, as the query says it. distinct: of DISTINCT values; only: FILTER's condition,
-    BOOLEAN; order: the timestamp of a row, for a function that is `timed`."""
+    """What a call of an aggregate reads, as it is written in the query. distinct: of DISTINCT values; only: FILTER's
+    condition, BOOLEAN; order: the timestamp of a row, for a function that is `timed`."""
 
     arguments: tuple[Expression, ...] = ()
     distinct: bool = False
@@ -226,7 +226,7 @@ class OrderedAnswer(Protocol):
     share: Float64s
 
     def value(self) -> pa.Array:
-        """Return the value that was found, NULL where there is none."""
+        """Return the value, NULL where there is none."""
 
     def other(self) -> pa.Array:
         """Return the second of the two values around a quantile."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import WIDE, add_pair, product
 from penstock.expressions.aggregates.accumulators.limbs import LIMBS, PRODUCT_LIMBS, add_limbs
@@ -29,7 +30,6 @@ from penstock.expressions.aggregates.arguments import number
 from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentSums
 from penstock.expressions.coercion import BIGINT, DOUBLE, cast_to, implicit, is_integer
 from penstock.expressions.nodes import AggregateCall, Expression
-from penstock.loops import loop
 
 #: A difference that is smaller than this part of what it is the difference of is computed again, with integers.
 _CANCELLED = 2.0**-40

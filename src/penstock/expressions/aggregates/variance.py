@@ -8,6 +8,7 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s
 from penstock.expressions.aggregates.accumulators.double_pairs import UNIT, add_pair, product
 from penstock.expressions.aggregates.accumulators.expansions import WIDTH, distil, two_sum
@@ -17,7 +18,6 @@ from penstock.expressions.aggregates.arguments import number
 from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentSums
 from penstock.expressions.coercion import DOUBLE, implicit
 from penstock.expressions.nodes import AggregateCall, Expression
-from penstock.loops import loop
 
 #: A spread that is smaller than this part of the squares is computed again, without rounding.
 _CANCELLED = 2.0**-40

@@ -49,7 +49,7 @@ def _rule(name: str, arguments: Sequence[Expression]) -> Typed:
             raise PenstockError("P0203", f"{name}: {path.value!r} is not a path", hint=hint)
         if name == "JSON_VALUE" and parsed.after is not None:
             raise PenstockError(
-                "P0203", f"{name} gives one value, and [*] finds several", hint="GET_JSON_OBJECT takes it"
+                "P0203", f"{name} returns one value, and [*] matches several", hint="GET_JSON_OBJECT takes it"
             )
     return tuple(implicit(argument, STRING, name) for argument in arguments), STRING
 

@@ -139,8 +139,8 @@ def range_widths(
     outside, or the sample has no bound.
 
     Of n of N rows of which m are in the group, the sum is N times the mean of n values that are 0 outside of the group,
-    so 0 lies in the range too unless `all_rows` are in it, as the query says. The mean is that of m of at most N - n +
-    m rows. Of other samples it is that of m rows, each drawn by itself.
+    so 0 lies in the range too unless `all_rows` are in it, as given in the query. The mean is that of m of at most N -
+    n + m rows. Of other samples it is that of m rows, each drawn by itself.
     """
     values = _sums(groups, np.ones(len(groups)), count)
     joined = np.bincount(groups, records.counts != 1, count) > 0

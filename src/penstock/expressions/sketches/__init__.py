@@ -1,1 +1,1 @@
-"""Sketches as tables of cells: which cells a value falls into, and what their content says."""
+"""Sketches as tables of cells: which cells a value falls into, and what is estimated from their content."""

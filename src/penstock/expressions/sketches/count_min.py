@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compilation import loop
 from penstock.errors import PenstockError
-from penstock.loops import loop
 
 Int64s = npt.NDArray[np.int64]
 

@@ -15,7 +15,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from penstock.loops import loop
+from penstock.compilation import loop
 
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]

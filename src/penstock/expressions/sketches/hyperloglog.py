@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compilation import loop
 from penstock.errors import PenstockError
 from penstock.expressions.sketches.murmur import hash128
-from penstock.loops import loop
 
 Int64s = npt.NDArray[np.int64]
 
@@ -240,8 +240,8 @@ def _is_image(data: bytes) -> bool:
 
 
 def _has_exceptions(data: bytes, body: int) -> bool:
-    """Return whether an image of 4 bits a register, which ends at `body`, has an exception for each register that says
-    so: the library looks for it in a table that may not be there."""
+    """Return whether an image of 4 bits a register, which ends at `body`, has an exception for each register that is
+    marked as one: the library looks for it in a table that may not be there."""
     ranks = np.frombuffer(data, np.uint8, body - _HEADER, _HEADER)
     marked = int(np.count_nonzero(ranks & 15 == 15) + np.count_nonzero(ranks >> 4 == 15))
     if _whole(data, _HEADER - 4) != marked:

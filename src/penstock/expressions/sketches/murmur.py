@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.loops import loop
+from penstock.compilation import loop
 
 UInt64s = npt.NDArray[np.uint64]
 

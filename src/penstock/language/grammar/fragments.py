@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.deep import deep, on_deep_stack
+from penstock.deep_trees import deep, on_deep_stack
 from penstock.errors import PenstockError
 from penstock.language.dialect import Cql, Fault, token_span
 from penstock.language.grammar.clauses import ClauseGrammar

@@ -176,7 +176,7 @@ class QueryGrammar(PreferenceGrammar):
         )
 
     def _query_in_call(self) -> bool:
-        """Return whether no call of an item is next, but a name, or an operator around a query."""
+        """Return whether a name or an operator around a query is next, and no function call."""
         opening, first = self._ahead(1), self._ahead(2)
         if opening is None or opening.token_type is not TokenType.L_PAREN or first is None:
             return True

@@ -7,16 +7,16 @@ TABLE(SESSION(TABLE clicks PARTITION BY usr, DESCRIPTOR(at), INTERVAL '5' MINUTE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.dialect import span_of, token_span
-from penstock.language.grammar.samples import SampleGrammar
-from penstock.language.grammar.session_gaps import gap_of
+from penstock.language.grammar.windows import WindowGrammar
 from penstock.language.queries import (
     Duration,
     Extent,
@@ -28,10 +28,207 @@ from penstock.language.queries import (
     NamedSource,
     OrderItem,
     QueryTree,
+    SampleClause,
     SelectQuery,
     WindowClause,
 )
 from penstock.language.text import TextSpan
+from penstock.types import Interval, Unit
+
+# --- The grammar of SAMPLE and TABLESAMPLE (docs/language/windows.md).
+
+_Parts = tuple[Fraction | None, tuple[exp.Expr, ...], int | None, tuple[exp.Expr, ...], exp.Expr | None]
+
+
+_KEPT = "SAMPLE(10) keeps a tenth, SAMPLE(10 ROWS) ten rows"
+_PARTS = "the columns come first, then the weight: SAMPLE(10 ROWS PER c WEIGHT x)"
+
+
+class SampleGrammar(WindowGrammar):
+    """Parser of samples. `sample()` parses one if there is one."""
+
+    def sample(self) -> SampleClause | None:
+        """Parse `SAMPLE ( p [BY c, ...] )`, `SAMPLE ( n ROWS [PER c, ...] [WEIGHT e] )`, or what TABLESAMPLE calls
+        these, each with REPEATABLE ( seed ); return None if none is next."""
+        start = self._here()
+        if self._at("TABLESAMPLE"):
+            self._advance()
+            bernoulli = bool(self._take("BERNOULLI"))
+            if self._at("SYSTEM"):
+                self._fail("'('", hint="rows are sampled one by one: TABLESAMPLE BERNOULLI (10), or SAMPLE(10)")
+            if self._at("RESERVOIR"):
+                self._fail("'('", hint="TABLESAMPLE (10 ROWS), or SAMPLE(10 ROWS), keeps ten rows")
+            self._need_token(TokenType.L_PAREN, "(")
+            parts = self._inside(foreign=True, only_percent=bernoulli)
+        elif self._at("SAMPLE") and self._next.token_type is TokenType.L_PAREN:
+            self._advance(2)
+            parts = self._inside()
+        elif self._at("SAMPLE") and self._next.token_type is TokenType.NUMBER:
+            self._advance()
+            self._fail("'('", hint=_KEPT)
+        elif self._at("SAMPLE") and self._next.text.upper() in ("BERNOULLI", "SYSTEM", "ROW", "BLOCK"):
+            self._advance()
+            self._fail("'('", hint="rows are sampled one by one: SAMPLE(10) keeps a tenth")
+        elif self._at("USING") and self._next.text.upper() == "SAMPLE":
+            self._fail("", hint="SAMPLE(10) keeps a tenth, SAMPLE(10 ROWS) ten rows, without USING")
+        else:
+            return None
+        self._need_token(TokenType.R_PAREN, ")")
+        seed = None
+        if self._take("REPEATABLE"):
+            self._need_token(TokenType.L_PAREN, "(")
+            seed, _ = self._whole("a seed from 0")
+            self._need_token(TokenType.R_PAREN, ")")
+        elif self._at("SEED") and self._next.token_type is TokenType.L_PAREN:
+            self._fail("", hint="a seed is REPEATABLE(3)")
+        percent, by, rows, per, weight = parts
+        return SampleClause(percent, by, rows, per, weight, seed, self._since(start))
+
+    def _inside(self, foreign: bool = False, only_percent: bool = False) -> _Parts:
+        """Return (percent, by, rows, per, weight). foreign: the words of other systems, without our clauses."""
+        token = self._curr
+        if foreign and self._at("BUCKET"):
+            self._fail("a percentage", hint="SAMPLE(10 BY c) keeps a tenth of the values of c")
+        number, _ = self._number("a percentage", hint=_KEPT)
+        if not only_percent and self._take_any("ROWS", "ROW"):
+            if number.denominator != 1:
+                self._fail("a whole number of rows", token, hint=_KEPT)
+            per = self._sampled_by() if not foreign and self._take("PER") else ()
+            weight = self._condition() if not foreign and self._take("WEIGHT") else None
+            if weight is not None and self._at("PER"):
+                self._fail("')'", hint=_PARTS)
+            return None, (), int(number), per, weight
+        if self._curr and (self._curr.token_type is TokenType.MOD or (not foreign and self._at("PERCENT"))):
+            self._fail("')'", hint="the number is in percent: SAMPLE(10) keeps a tenth")
+        if foreign:
+            self._take("PERCENT")
+        by = self._sampled_by() if not foreign and self._take("BY") else ()
+        return number, by, None, (), None
+
+    def _sampled_by(self) -> tuple[exp.Expr, ...]:
+        found = [self._required(self._parse_column())]
+        while self._match(TokenType.COMMA):
+            found.append(self._required(self._parse_column()))
+        return tuple(found)
+
+
+# --- The gap of Spark's `session_window` where it is computed of the row, read as a length in a unit of time.
+#
+# A length is a text such as '5 seconds', an INTERVAL, a number of them (`wait * INTERVAL '1' SECOND`), or a text that
+# is put together (`CONCAT(wait, ' seconds')`); CASE, IF and COALESCE choose among lengths. All become whole numbers of
+# the largest unit that divides them.
+
+
+@dataclass(frozen=True)
+class _Multiple:
+    """`value` times `interval`, or the interval alone; at: what is written there."""
+
+    interval: Interval
+    at: exp.Expr
+    value: exp.Expr | None = None
+
+    @property
+    def micros(self) -> int | None:
+        """Return the interval in microseconds; None where it is no whole number of them."""
+        found = self.interval.amount * self.interval.unit.value
+        return found.numerator if found.denominator == 1 else None
+
+
+def gap_of(written: exp.Expr) -> Duration | Length | None:
+    """Return the length that is the value of an expression; None where it is none."""
+    constant = _constant(written.unnest())
+    if constant is not None:
+        return Duration(constant, span_of(written))
+    found = list(_multiples(written))
+    sizes = [one.micros if one is not None else None for one in found]
+    if not found or None in sizes:
+        return None
+    units = (unit for unit in reversed(Unit) if all(size is not None and size % unit.value == 0 for size in sizes))
+    unit = next(units)
+    return Length(_in_units(written, unit), unit, span_of(written))
+
+
+def _constant(node: exp.Expr) -> Interval | None:
+    if isinstance(node, exp.Literal) and node.is_string:
+        return Interval.parse(node.this)
+    unit = node.args.get("unit") if isinstance(node, exp.Interval) else None
+    if unit is not None and isinstance(node.this, exp.Literal):
+        return Interval.parse(f"{node.this.this} {unit.name}")
+    return None
+
+
+def _multiple(node: exp.Expr) -> _Multiple | None:
+    """Return the multiple that a node without a choice stands for."""
+    constant = _constant(node)
+    if constant is not None:
+        return _Multiple(constant, node)
+    if isinstance(node, exp.Mul):
+        for one, other in ((node.this, node.expression), (node.expression, node.this)):
+            constant = _constant(other.unnest()) if isinstance(other.unnest(), exp.Interval) else None
+            if constant is not None:
+                return _Multiple(constant, node, one)
+    parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else _arguments(node, "CONCAT")
+    if len(parts) == 2 and isinstance(parts[1], exp.Literal) and parts[1].is_string:
+        unit = Unit.parse(str(parts[1].this).strip())
+        if unit is not None:
+            return _Multiple(Interval(Fraction(1), unit), node, parts[0])
+    return None
+
+
+def _arguments(node: exp.Expr, name: str) -> list[exp.Expr]:
+    return list(node.expressions) if isinstance(node, exp.Anonymous) and str(node.this).upper() == name else []
+
+
+def _multiples(node: exp.Expr) -> Iterator[_Multiple | None]:
+    """Return the lengths among which an expression chooses; None for what is none."""
+    node = node.unnest()
+    if isinstance(node, exp.Null):
+        return
+    branches = _branches(node)
+    if not branches:
+        yield _multiple(node)
+    for branch in branches:
+        yield from _multiples(branch)
+
+
+def _branches(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Case):
+        default = node.args.get("default")
+        return [choice.args["true"] for choice in node.args["ifs"]] + ([] if default is None else [default])
+    chosen = _arguments(node, "IF")
+    return chosen[1:] if chosen else _arguments(node, "COALESCE")
+
+
+def _in_units(node: exp.Expr, unit: Unit) -> exp.Expr:
+    """Return a copy of an expression with whole numbers of `unit` in place of its lengths."""
+    whole = node.copy()
+    _replace(whole, lambda one: _number(one, unit))
+    # What stands alone is replaced by itself.
+    alone = _multiple(whole.unnest())
+    return whole if alone is None else _number(alone, unit)
+
+
+def _replace(node: exp.Expr, read: Callable[[_Multiple], exp.Expr]) -> None:
+    for branch in _branches(node.unnest()):
+        found = _multiple(branch.unnest())
+        if found is not None:
+            branch.replace(read(found))
+        else:
+            _replace(branch, read)
+
+
+def _number(one: _Multiple, unit: Unit) -> exp.Expr:
+    assert one.micros is not None
+    count: exp.Expr = exp.Literal.number(one.micros // unit.value)
+    count.meta["span"] = span_of(one.at)
+    if one.value is None:
+        return count
+    if one.micros == unit.value:
+        return one.value
+    product = exp.Mul(this=one.value.copy(), expression=count)
+    product.meta["span"] = span_of(one.at)
+    return product
+
 
 _WINDOW = "session_window"
 #: The columns of Flink's table function, and the functions of the period that they are. `window_time` is the last

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra import Algebra, Sequenced
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.limits import MAX_OPERATORS, check_size

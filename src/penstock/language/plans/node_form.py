@@ -8,11 +8,11 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from penstock.algebra import Algebra
-from penstock.amounts import LARGEST_BIGINT
 from penstock.errors import PenstockError
 from penstock.language.plan_form import Part, fault
 from penstock.language.plans.scalar_binding import NamedColumns, ScalarReader
 from penstock.language.plans.scalar_text import column_names
+from penstock.quantities import LARGEST_BIGINT
 from penstock.types import LONGEST_TICKS
 
 E = TypeVar("E", bound=Enum)

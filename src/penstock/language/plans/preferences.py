@@ -25,7 +25,6 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.join import Pairs
 from penstock.algebra.nodes.preferences import SummaryAhead
-from penstock.amounts import LARGEST_BIGINT
 from penstock.errors import nearest
 from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import BIGINT, DOUBLE
@@ -38,6 +37,7 @@ from penstock.language.plans.join_condition import read_condition, write_conditi
 from penstock.language.plans.node_form import Below, Fields, NodeForm, given
 from penstock.language.plans.scalar_binding import NamedColumns
 from penstock.language.plans.scalar_text import column_names, written
+from penstock.quantities import LARGEST_BIGINT
 from penstock.tree import Node, transform_up
 from penstock.types import Field, Schema
 

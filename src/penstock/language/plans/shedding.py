@@ -7,10 +7,10 @@ from dataclasses import replace
 from penstock.algebra import Algebra, Shed
 from penstock.algebra.nodes.shed import NO_BUDGET, StretchBudget
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.amounts import SHEDDING_POLICIES
 from penstock.expressions.coercion import BIGINT
 from penstock.language.plans import checks
 from penstock.language.plans.node_form import Below, Fields, NodeForm
+from penstock.shedding.policies import POLICIES
 from penstock.types import END, LONGEST_TICKS
 
 _SHED = (
@@ -75,7 +75,7 @@ def _read_shed(below: Below) -> Algebra:
     }
     return Shed(
         below.input,
-        below.fields["policy"].one_of(SHEDDING_POLICIES),
+        below.fields["policy"].one_of(tuple(POLICIES)),
         budget,
         flags["bytes"],
         number("buckets", 1, budget),

@@ -7,7 +7,7 @@ declared (docs/language/README.md).
 from __future__ import annotations
 
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import ScriptErrors
 from penstock.language.binder.context import QueryNames
 from penstock.language.catalog import Catalog, QueryStatus, RegisteredQuery, View

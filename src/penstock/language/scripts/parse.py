@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.deep import deep, on_deep_stack
+from penstock.deep_trees import deep, on_deep_stack
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.dialect import Cql, Fault, token_span
 from penstock.language.grammar.fragments import GIVES_UP, curly_quote, located, parser_over, unclosed_quote

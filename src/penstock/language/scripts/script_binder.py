@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import Query
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.scalars.unsupported import refusals

@@ -74,7 +74,7 @@ def warn_of_many_answers(root: Algebra, span: TextSpan, context: Context) -> Non
         f"about {counted(answered / read, 'row')} of answers for each row of input:"
         f" {counted(answered, 'row')} a second where it reads {counted(read, 'row')}",
         span,
-        "a longer SLIDE, a shorter window or a narrower join; SET statistics says what the sources are like",
+        "a longer SLIDE, a shorter window or a narrower join; SET statistics describes the sources",
     )
 
 

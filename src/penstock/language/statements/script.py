@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import Position
 from penstock.language.queries import NOWHERE
 from penstock.language.statements import print_statement

@@ -146,7 +146,7 @@ def _bind_assignment(
     name = assignment.column
     position = column_named(name, relation.columns, context)
     if position == relation.operation:
-        context.fail("P0209", f"{name.text} says what an update does, and cannot be set", name.span)
+        context.fail("P0209", f"{name.text} is the operation of an update, and cannot be set", name.span)
     if position in relation.primary_key and relation.operation is None:
         hint = "with OPERATION BY the row of the old key can be deleted"
         context.fail("P0210", f"{name.text} is part of the primary key, and cannot be set", name.span, hint)

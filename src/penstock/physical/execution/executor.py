@@ -14,13 +14,14 @@ from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 
+from penstock.figures.figure import FigureValues, added, put_together
 from penstock.physical.decisions import NO_DECISIONS, Decisions
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
 from penstock.physical.execution.flow import Flow, RoundMoments, Taker
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import ExecutorSnapshot, StageMarks
-from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of, together
+from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of
 from penstock.physical.execution.portions import NOTHING_BEHIND, StepsBehind, portion_of
 from penstock.physical.execution.progress import (
     FirstTimestamps,
@@ -78,19 +79,16 @@ class IngestExecutor:
         isolated = failures is not None
         self._operators: dict[int, Operator]
         self._operators = made_operators(
-            self._graph.steps, operator_maker(tables, 1, NestedPlan, isolated), meter, kept, isolated
+            self._graph.steps, operator_maker(tables, 1, InnerPlan, isolated), meter, kept, isolated
         )
         self.columns = plan.needed_columns(source)
         #: Rows of all batches since it was replaced.
         self.counts = FlowCounts()
 
     def added_figures(self) -> StepFigures:
-        """Return what has been added to the figures of operators, which are sums, since the last call."""
+        """Return what has been added to the figures of operators since the last call."""
         before, self._figures = self._figures, figures_of(self._operators)
-        return {
-            step: {name: value - before.get(step, {}).get(name, 0) for name, value in figures.items()}
-            for step, figures in self._figures.items()
-        }
+        return {step: added(before.get(step, {}), figures) for step, figures in self._figures.items()}
 
     def run(self, stamped: Elements) -> StageResult:
         """Feed elements whose columns are the source's declared columns at `self.columns`."""
@@ -251,7 +249,7 @@ class StageExecutor:
         self.spent, self.counts = {}, FlowCounts()
 
     def _maker(self, tables: Tables) -> MakeOperator:
-        return operator_maker(tables, self._shards, NestedPlan, self._isolated)
+        return operator_maker(tables, self._shards, InnerPlan, self._isolated)
 
     def received(self, inputs: Mapping[Channel, Sequence[Elements]]) -> dict[Port, int]:
         """Return the bytes that arrived for this shard, by port; those of a channel count at each port of it."""
@@ -529,7 +527,7 @@ class NestedStage(StageExecutor):
         return 1 if self.reached else None
 
 
-class NestedPlan:
+class InnerPlan:
     """The body of a query on its line, in one piece."""
 
     def __init__(self, plan: Plan, tables: Tables) -> None:
@@ -551,10 +549,10 @@ class NestedPlan:
             answers += result.answers.get("", [])
         return answers
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         ingests = [figures_of(ingest._operators) for ingest in self._ingests.values()]
         found = [*ingests, *(stage.figures() for stage in self.stages)]
-        return together(figures for by_step in found for figures in by_step.values())
+        return put_together(figures for by_step in found for figures in by_step.values())
 
     def synopses(self) -> dict[str, Synopsis]:
         return {f"inner.{name}": s for stage in self.stages for name, s in stage.synopses().items()}

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.types import CALENDAR, END, MOST_TICKS, Unit

@@ -11,6 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from penstock.figures import (
+    CPU_MILLISECONDS,
+    PEAK_STATE_BYTES,
+    PEAK_STATE_ROWS,
+    ROWS_IN,
+    ROWS_OUT,
+    SHARDS,
+    STATE_BYTES,
+    STATE_ROWS,
+)
+from penstock.figures.figure import Figure, FigureValues, put_together
 from penstock.physical.elements import Elements
 from penstock.physical.operators.base.contract import Moment, Operator, Rejection
 from penstock.physical.synopses.contract import Synopsis
@@ -19,7 +30,12 @@ from penstock.storage.documents import Document
 
 @dataclass
 class Measured:
-    """The measured work of one step. `extra`: counts that only some steps have, by name."""
+    """The measured work of one step.
+
+    Args:
+        counted: figures of scans, which readers count.
+        figures: those of its operators.
+    """
 
     rows_in: int = 0
     rows_out: int = 0
@@ -28,18 +44,20 @@ class Measured:
     peak_rows: int = 0
     peak_bytes: int = 0
     nanoseconds: int = 0
-    extra: dict[str, int | float] = field(default_factory=dict)
+    counted: dict[Figure, int] = field(default_factory=dict)
+    figures: FigureValues = field(default_factory=dict)
     operators: list[Operator] = field(default_factory=list)
 
     def pairs(self) -> tuple[tuple[str, int | float], ...]:
         """Return the (name, value) pairs that EXPLAIN shows, in order."""
-        found: list[tuple[str, int | float]] = [("rows in", self.rows_in), ("rows out", self.rows_out)]
-        found += sorted(self.extra.items())
+        found: list[tuple[Figure, int | float]] = [(ROWS_IN, self.rows_in), (ROWS_OUT, self.rows_out)]
+        numbers = {f: value for f, value in {**self.counted, **self.figures}.items() if isinstance(value, int | float)}
+        found += sorted(numbers.items(), key=lambda pair: pair[0].name)
         if self.peak_rows or self.peak_bytes:
-            found += [("state rows", self.state_rows), ("state bytes", self.state_bytes)]
-            found += [("peak state rows", self.peak_rows), ("peak state bytes", self.peak_bytes)]
-        found += [("cpu ms", round(self.nanoseconds / 1e6, 3)), ("shards", max(1, len(self.operators)))]
-        return tuple(found)
+            found += [(STATE_ROWS, self.state_rows), (STATE_BYTES, self.state_bytes)]
+            found += [(PEAK_STATE_ROWS, self.peak_rows), (PEAK_STATE_BYTES, self.peak_bytes)]
+        found += [(CPU_MILLISECONDS, round(self.nanoseconds / 1e6, 3)), (SHARDS, max(1, len(self.operators)))]
+        return tuple((figure.name, value) for figure, value in found)
 
 
 class Meter:
@@ -64,8 +82,7 @@ class Meter:
             measured.state_rows = sum(synopsis.rows for synopsis in held)
             measured.state_bytes = sum(synopsis.nbytes for synopsis in held)
             measured.peak_rows = max(measured.peak_rows, measured.state_rows)
-            for operator in measured.operators:
-                measured.extra |= {name: value for name, value in operator.figures().items() if "#" not in name}
+            measured.figures = put_together(operator.figures() for operator in measured.operators)
             measured.peak_bytes = max(measured.peak_bytes, measured.state_bytes)
 
 
@@ -88,18 +105,8 @@ class SynopsisSize(NamedTuple):
 #: By step and name of its synopsis.
 StateSizes: TypeAlias = Mapping[int, Mapping[str, SynopsisSize]]
 
-#: By step, the figures of its operator (`Operator.figures`), by name.
-StepFigures: TypeAlias = Mapping[int, Mapping[str, int | float]]
-
-
-def together(figures: Iterable[Mapping[str, int | float]]) -> Mapping[str, int | float]:
-    """Return the figures of several operators as one: the greatest of shares, the sum of all others."""
-    found: dict[str, int | float] = {}
-    for one in figures:
-        for name, value in one.items():
-            before = found.get(name, 0)
-            found[name] = max(before, value) if name.endswith("share") else before + value
-    return found
+#: By step, the figures of its operator (`Operator.figures`).
+StepFigures: TypeAlias = Mapping[int, FigureValues]
 
 
 def figures_of(operators: Mapping[int, Operator]) -> StepFigures:

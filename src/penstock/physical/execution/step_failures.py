@@ -20,7 +20,7 @@ class StepFailures:
 
     Args:
         most: bytes that a step may emit to others in a round, which are in memory; None for any number.
-        why: what says so.
+        why: the reason.
     """
 
     def __init__(self, most: int | None = None, why: str = "result_limit") -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.trees import LEFT, PARENT, RIGHT, rotate_up

@@ -9,7 +9,7 @@ side 1: the largest) has its columns CHILD and SIBLING; MEMBER is the sum of 1 a
 
 from __future__ import annotations
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.key_order import bytes_less
 from penstock.physical.kernels.trees import KEY

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import order_keys

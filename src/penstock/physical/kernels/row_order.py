@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.first_rows import SortKey
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.extremes import order_keys
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Int64s, int64s
 
 #: Minimum average length of the runs of an encoded column.

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.contract import Question
-from penstock.loops import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.key_order import bytes_less
 

@@ -19,7 +19,7 @@ from penstock.physical.operators.base.contract import (
     Rejection,
     RunPlan,
     Tables,
-    refuse_nested_plan,
+    refuse_inner_plan,
 )
 from penstock.physical.operators.joins.aggregate_lookup import make_probe
 from penstock.physical.operators.joins.band_partitioner import BandPartitioner
@@ -230,7 +230,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
 }
 
 
-def make_operator(spec: Spec, tables: Tables, shards: int, run_plan: RunPlan = refuse_nested_plan) -> Operator:
+def make_operator(spec: Spec, tables: Tables, shards: int, run_plan: RunPlan = refuse_inner_plan) -> Operator:
     """Return a fresh operator of `spec`. run_plan: starts a plan inside of an operator."""
     return OPERATORS[type(spec)](spec, OperatorContext(tables, shards, run_plan))
 

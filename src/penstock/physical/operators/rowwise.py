@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from penstock.expressions.evaluation.evaluate import evaluate_all, mask
 from penstock.expressions.nodes import Column
+from penstock.figures import ESTIMATE_WIDTH
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Elements, concat
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.physical.operators.aggregates.accumulators import pre_aggregate, pre_aggregate_where_it_pays, to_lanes
 from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import PanesSpec
-from penstock.physical.plan.rowwise import WIDEST, FilterSpec, ProjectSpec, WatchedSpec
+from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, WatchedSpec
 from penstock.physical.plan.windows import TimeWindowSpec
 from penstock.types import BEGIN, END
 
@@ -34,15 +34,15 @@ class WatchedRows(Operator):
 
     def __init__(self, spec: WatchedSpec) -> None:
         self._conditions = spec.conditions
-        self._counts = dict.fromkeys((name for name, _ in spec.conditions), 0)
+        self._counts = dict.fromkeys((figure for figure, _ in spec.conditions), 0)
         self._widths = spec.widths
         self._widest = 0.0
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        for name, condition in self._conditions:
+        for figure, condition in self._conditions:
             chosen = mask(condition, elements.columns, len(elements))
             signs = elements.signs[chosen]
-            self._counts[name] += int(signs[signs > 0].sum())
+            self._counts[figure] += int(signs[signs > 0].sum())
         came = elements.signs > 0 if self._widths else None
         if came is not None and came.any():
             found = evaluate_all(self._widths, elements.columns, len(elements))
@@ -50,8 +50,8 @@ class WatchedRows(Operator):
             self._widest = float(widths.max(initial=0.0, where=np.isfinite(widths)))
         return [elements]
 
-    def figures(self) -> Mapping[str, int | float]:
-        return {**self._counts, **({WIDEST: self._widest} if self._widths else {})}
+    def figures(self) -> FigureValues:
+        return {**self._counts, **({ESTIMATE_WIDTH: self._widest} if self._widths else {})}
 
 
 class Projection(Operator):

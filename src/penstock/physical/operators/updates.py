@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from penstock.compilation import loop
 from penstock.expressions.values.shown import shown_row
-from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, group_codes, in_time, sum_by_code
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints

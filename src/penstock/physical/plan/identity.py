@@ -45,7 +45,7 @@ def step_keys(plan: Plan, births: bool = True) -> Mapping[int, str]:
         if parts is None:
             known = _step_keys(plan, births)
         else:
-            # A state may lie elsewhere than its part says (`planning/merging.py`).
+            # A state may lie elsewhere than in its part (`planning/merging.py`).
             known = {}
             for part in parts:
                 known.update(step_keys(part))

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
+from penstock.figures import ESTIMATE_WIDTH
+from penstock.figures.figure import Figure
 from penstock.physical.plan.spec import Memory, PassingSpec
 from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 from penstock.physical.plan.state.state_parts import StateInput
 
 #: The figure of the widest bounds. What ends with `share` is not added up over shards: the greatest counts.
-WIDEST = "widest bound share"
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,14 @@ class FilterSpec(PassingSpec):
 
 @dataclass(frozen=True)
 class WatchedSpec(PassingSpec):
-    """All elements, of which those that satisfy a condition are counted. conditions: by the name of their figure;
-    widths: shares, of which the widest of the rows that came last is the figure `WIDEST`."""
+    """All elements, of which those that satisfy a condition are counted. conditions: by the figure that counts them;
+    widths: shares, of which the widest of the rows that came last is the figure `ESTIMATE_WIDTH`."""
 
     forwards_early: ClassVar[bool] = True
     streams_batches: ClassVar[bool] = True
     keeps_times: ClassVar[bool] = True
 
-    conditions: tuple[tuple[str, Expression], ...]
+    conditions: tuple[tuple[Figure, Expression], ...]
     widths: tuple[Expression, ...] = ()
 
     @property
@@ -56,8 +57,9 @@ class WatchedSpec(PassingSpec):
         return Memory.NOTHING
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        texts = {name: to_sql(condition, inputs[0]) for name, condition in self.conditions}
-        return texts | ({WIDEST: ", ".join(to_sql(width, inputs[0]) for width in self.widths)} if self.widths else {})
+        texts = {figure.name: to_sql(condition, inputs[0]) for figure, condition in self.conditions}
+        widths = ", ".join(to_sql(width, inputs[0]) for width in self.widths)
+        return texts | ({ESTIMATE_WIDTH.name: widths} if widths else {})
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Spec:
     #: The fields that say how long rows count, at which grain, or which of them: operators that differ in nothing else
     #: are nearly the same (`EXPLAIN SHARING`).
     varying: ClassVar[frozenset[str]] = frozenset()
-    #: Whether the whole operator says no more than that, so that a plan without it is nearly the same.
+    #: Whether the whole operator consists of no more than that, so that a plan without it is nearly the same.
     only_varies: ClassVar[bool] = False
 
     @property

@@ -1,4 +1,4 @@
-"""Which steps are merged from one version of a plan to the next (`sharing.py` says which may be).
+"""Which steps are merged from one version of a plan to the next (`sharing.py` decides which may be).
 
 Of states that are merged the name stays that goes by most steps, whichever of them is kept: parts of the plan refer to
 it, and what stays from version to version are the same objects. The other one has a *moved* state then. So a store of

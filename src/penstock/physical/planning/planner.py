@@ -15,7 +15,7 @@ from penstock.algebra.analysis.periods import periods
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.properties.statistics import Statistics
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.physical.execution.progress import timed_names, timed_sources
 from penstock.physical.plan.identity import note_keys, step_keys
 from penstock.physical.plan.inputs import OutputSpec
@@ -25,9 +25,9 @@ from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.late_windows import late_windows, windows_behind
 from penstock.physical.planning.lowering import Builder, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
-from penstock.physical.planning.lowering.ends import joins_taking_back
 from penstock.physical.planning.lowering.logs import shared_logs
 from penstock.physical.planning.lowering.panes import shared_grains
+from penstock.physical.planning.lowering.retracting_joins import joins_taking_back
 from penstock.physical.planning.lowering.stores import shared_stores
 from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.sharing import note_nodes, note_sharable
@@ -237,7 +237,7 @@ _CHOICES = "_choices"
 
 
 def choices_of(plan: Plan) -> Iterable[Mapping[str, int]]:
-    """Return what the queries of each part of `plan` were planned to share (`Generation.grains`)."""
+    """Return the choices of sharing with which the queries of each part were planned (`Generation.grains`)."""
     parts = (piece.alone or piece for piece in plan.pieces)
     return [part.__dict__[_CHOICES] for part in parts if _CHOICES in part.__dict__]
 

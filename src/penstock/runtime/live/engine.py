@@ -42,7 +42,7 @@ from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.shared_parts import SharedParts, shared_plan
 from penstock.physical.planning.sharing import Beginning, Standing
-from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
+from penstock.runtime.decisions.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History, final_elements
 from penstock.runtime.live.measures import LiveFigures, LiveMeasures
@@ -50,7 +50,7 @@ from penstock.runtime.live.results import LiveResult, Track
 from penstock.runtime.live.snapshot import LiveSnapshot
 from penstock.runtime.live.starts import needs_of_start, never_full, not_kept
 from penstock.runtime.local.runtime import LocalJob, compute_statics
-from penstock.runtime.watching.taps import Taps
+from penstock.runtime.monitoring.taps import Taps
 from penstock.types import BEGIN, END
 
 

@@ -11,13 +11,13 @@ from penstock.algebra.nodes.scans import Source
 from penstock.physical.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.portions import with_portions
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.deciding.deciders import NO_OPTIONS, Deciders, DecidingOptions
-from penstock.runtime.deciding.registry import REGISTRY
+from penstock.runtime.decisions.deciders import NO_OPTIONS, Deciders, DecidingOptions
+from penstock.runtime.decisions.registry import REGISTRY
 from penstock.runtime.local.runtime import LocalJob
-from penstock.runtime.watching.figures import RunFigures
-from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.recorder import CountsAtIngest, Recorder, Totals
-from penstock.runtime.watching.taps import Taps
+from penstock.runtime.monitoring.figures import RunFigures
+from penstock.runtime.monitoring.metrics import RunMetrics
+from penstock.runtime.monitoring.recorder import CountsAtIngest, Recorder, Totals
+from penstock.runtime.monitoring.taps import Taps
 
 #: Bytes of answers that a round emits at most, whatever the settings allow.
 MOST_ANSWERS = 64 * 2**20

@@ -106,7 +106,7 @@ class LiveResult:
         self.content, self.track = self.content.copy(), None
 
     def mute(self) -> None:
-        """Emit nothing, while the track runs."""
+        """Emit nothing while the track continues to run."""
         self._kept = None
         self.content, self.muted = self.content.copy(), True
 

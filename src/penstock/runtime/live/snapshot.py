@@ -16,10 +16,10 @@ from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import Generation, plan_part
 from penstock.physical.planning.sharing import Beginning
-from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions
+from penstock.runtime.decisions.deciders import NO_OPTIONS, DecidingOptions
 from penstock.runtime.live.history import History
 from penstock.runtime.live.results import LiveResult
-from penstock.runtime.watching.recorder import CountsAtIngest
+from penstock.runtime.monitoring.recorder import CountsAtIngest
 
 
 @dataclass(frozen=True)

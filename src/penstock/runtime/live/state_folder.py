@@ -33,7 +33,7 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.planning.planner import Generation
 from penstock.physical.planning.sharing import Beginning
 from penstock.physical.synopses.contract import StoredSynopsis, SynopsisSnapshot
-from penstock.runtime.deciding.deciders import DecidingOptions
+from penstock.runtime.decisions.deciders import DecidingOptions
 from penstock.runtime.live.snapshot import LiveSnapshot
 from penstock.runtime.state.chunk_files import LAST, ChunkFiles, step_numbers, sweep_folder
 from penstock.runtime.state.shard_manifest import ShardManifest

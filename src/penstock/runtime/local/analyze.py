@@ -19,6 +19,8 @@ from penstock.connectors.deadletters import as_error
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
 from penstock.expressions.values.shown import shown_row
+from penstock.figures import LATE_ROWS, REJECTED_ROWS, SKIPPED_ROWS
+from penstock.figures.figure import Figure
 from penstock.physical.elements import Elements
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.meter import Meter
@@ -99,8 +101,8 @@ def _record_rejected(plan: Plan, meters: Mapping[str, Meter], counts_by_source: 
                 counts = counts_by_source[source.name]
                 scan = meter.of(step.id)
                 scan.rows_in = counts.rows
-                extra = {"rejected": sum(counts.malformed.values()), "passed over": counts.passed}
-                scan.extra |= {name: count for name, count in extra.items() if count}
+                counted = {REJECTED_ROWS: sum(counts.malformed.values()), SKIPPED_ROWS: counts.passed}
+                scan.counted |= {figure: count for figure, count in counted.items() if count}
 
 
 def _check(source: Source, frame: object) -> None:
@@ -144,7 +146,7 @@ class _Reader:
             rows, self.progress = skipped_progress
             for scan in self._scans:
                 scan.rows_in += rows
-            self._count_extra("passed over", rows)
+            self._count(SKIPPED_ROWS, rows)
 
     def next(self) -> list[Elements]:
         """Return the next elements; at the end of the source return none and mark its progress as ended."""
@@ -165,19 +167,19 @@ class _Reader:
             scan.rows_in += parsed.batch.num_rows + len(parsed.rejected)
             scan.rows_out += len(stamped.elements)
             scan.nanoseconds += time.process_time_ns() - start
-        self._count_extra("late", len(stamped.late))
-        self._count_extra("rejected", len(parsed.rejected) + len(stamped.unusable))
+        self._count(LATE_ROWS, len(stamped.late))
+        self._count(REJECTED_ROWS, len(parsed.rejected) + len(stamped.unusable))
         return [stamped.elements]
 
     def reject(self, rejection: Rejection) -> None:
         """Count an update that its relation could not apply, or raise its error for ON ERROR FAIL."""
         if self._source.on_error is OnError.FAIL:
             raise as_error(Rejected(rejection.source, None, rejection.record, rejection.reason), self._source.name)
-        self._count_extra("rejected", 1)
+        self._count(REJECTED_ROWS, 1)
 
-    def _count_extra(self, name: str, count: int) -> None:
+    def _count(self, figure: Figure, count: int) -> None:
         for scan in self._scans if count else ():
-            scan.extra[name] = scan.extra.get(name, 0) + count
+            scan.counted[figure] = scan.counted.get(figure, 0) + count
 
 
 def _drive(job: LocalJob, readers: Mapping[str, _Reader], meter: Meter) -> None:

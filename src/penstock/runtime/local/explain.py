@@ -11,7 +11,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import TraceStep, optimize
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.render import render
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid, to_svg, to_text
 from penstock.explain.nodes import RenderNode

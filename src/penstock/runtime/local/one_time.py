@@ -28,7 +28,7 @@ from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import OnError, declared_sources
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error, reason_kind
-from penstock.deep import deep
+from penstock.deep_trees import deep
 from penstock.errors import PenstockError, counted
 from penstock.physical.elements import Int64s, forever
 from penstock.physical.execution.ingest import read_columns, stamp, unit_warning

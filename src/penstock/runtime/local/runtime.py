@@ -45,14 +45,14 @@ from penstock.physical.operators import Rejection, Tables
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
-from penstock.runtime.deciding.registry import REGISTRY
+from penstock.runtime.decisions.deciders import Deciders, DecidingOptions
+from penstock.runtime.decisions.registry import REGISTRY
 from penstock.runtime.local.schedule import Arrivals, Round, ScheduledRows, rounds, rounds_by_clock
-from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.recorder import Recorder, Totals
-from penstock.runtime.watching.reports import IngestReport, ShardReport
-from penstock.runtime.watching.stopwatch import Stopwatch
-from penstock.runtime.watching.time_jumps import warn_of_jumps
+from penstock.runtime.monitoring.metrics import RunMetrics
+from penstock.runtime.monitoring.recorder import Recorder, Totals
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport
+from penstock.runtime.monitoring.stopwatch import Stopwatch
+from penstock.runtime.monitoring.time_jumps import warn_of_jumps
 
 
 @dataclass

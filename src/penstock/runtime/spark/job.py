@@ -9,24 +9,30 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
 
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import log_event
+from penstock.runtime.monitoring.metrics import RunMetrics
+from penstock.runtime.monitoring.progress import RunProgress
+from penstock.runtime.monitoring.recorder import Backlog, Recorder, Totals
 from penstock.runtime.reporting import LOG, Reporter, ReportOptions, log_of_run
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
-from penstock.runtime.spark.catching_up.compaction import Compaction, compacting
-from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
-from penstock.runtime.spark.changes.hydration import Hydration
+from penstock.runtime.spark.changes.prefetch import Prefetch
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import outstanding_before, remove_epoch_on_failure
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
@@ -35,7 +41,8 @@ from penstock.runtime.spark.checkpoint.place import remove_checkpoint
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.spark_log import check_log, mend_log, spark_log_folder, sync_log, take_back
 from penstock.runtime.spark.checkpoint.state_files import sweep
-from penstock.runtime.spark.checkpoint.writes_beside import WritesBeside
+from penstock.runtime.spark.hydration.compaction import Compaction, compacting
+from penstock.runtime.spark.hydration.kept_relations import KeptRelations
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.output.batch_logs import commit_logs
@@ -51,15 +58,135 @@ from penstock.runtime.spark.output.withheld import AnswerGate
 from penstock.runtime.spark.output.written_batch import WrittenBatch
 from penstock.runtime.spark.start import PreparedStart, closed_on_failure, withdrawn_on_failure
 from penstock.runtime.spark.startup.jvm import spark_log
-from penstock.runtime.spark.startup.session import stop_at_end
-from penstock.runtime.spark.streaming import RoundsQuery
+from penstock.runtime.spark.startup.session import is_gone, stop_at_end
 from penstock.runtime.spark.version import JobChange, OlderVersions, VersionInfo, version_of
 from penstock.runtime.spark.worker.job_files import job_kept_on_failure
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
-from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.progress import RunProgress
-from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
 from penstock.storage import storage
+
+# --- Writes of a batch that need not wait for each other.
+#
+# Each of them ends with a sync, which waits for the disk; the file system does several syncs at once in about the time
+# of one. So they are begun as soon as what they write is known, and finished before the batch counts as delivered.
+
+#: Writes that wait for the disk at the same time.
+_AT_ONCE = 2
+
+
+class WritesBeside:
+    """The writes of one batch that run beside it."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "penstock-writes")
+        self._begun: list[Future[None]] = []
+
+    def begin(self, write: Callable[[], None]) -> None:
+        self._begun.append(self._threads.submit(write))
+
+    def finish(self) -> None:
+        """Wait for everything that was begun. Raises the error of the first that failed."""
+        begun, self._begun = self._begun, []
+        errors = [error for write in begun if (error := write.exception()) is not None]
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Wait for what was begun, whether or not it fails; nothing can be begun afterwards."""
+        self._threads.shutdown()
+
+
+# --- What reads its past at present in a run: the queries that begin with its next change.
+
+
+class Hydration:
+    """The queries of one run that read their past. One change at a time is under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ahead: Prefetch | None = None
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Wait for other changes, and hold them back while the context lasts."""
+        with self._lock:
+            try:
+                yield
+            finally:
+                self._ahead = None
+
+    def begin(self, ahead: Prefetch) -> None:
+        """Set what is read before the change that is under way."""
+        self._ahead = ahead
+
+    def shares(self) -> dict[str, float]:
+        """Return, by query, the share of its past that has been read."""
+        reading = self._ahead.catching_up if self._ahead is not None else None
+        return {} if reading is None else dict.fromkeys(reading.starts, reading.share)
+
+
+# --- Spark's streaming query of a run, as its driver watches and stops it.
+
+_Answer = TypeVar("_Answer")
+
+
+class RoundsQuery:
+    """The streaming query that reads the rounds of a run.
+
+    Args:
+        log: Spark's log of the run, which messages of failures name.
+    """
+
+    def __init__(self, query: StreamingQuery, log: Path) -> None:
+        self._query = query
+        self._log = log
+        #: The error of a JVM that is gone, None while it answers.
+        self.gone: PenstockError | None = None
+
+    def _ask(self, call: Callable[[], _Answer], otherwise: _Answer) -> _Answer:
+        """Return the result of the call to Spark; `otherwise` where its JVM is gone, which has ended the run then."""
+        try:
+            return call()
+        except (Py4JError, OSError) as failure:
+            if not is_gone(failure):
+                raise
+            self.gone = self.gone or translate(failure, self._log)
+            return otherwise
+
+    @property
+    def active(self) -> bool:
+        return self._ask(lambda: bool(self._query.isActive), False)
+
+    @property
+    def failure(self) -> PenstockError | None:
+        """Return the error that ended the query, None without one."""
+        failure = self._ask(self._query.exception, None)
+        return self.gone if failure is None else translate(failure, self._log)
+
+    @property
+    def last_batch(self) -> int:
+        """Return the last batch that Spark reports, -1 before the first."""
+        last = self._ask(lambda: self._query.lastProgress, None)
+        return -1 if last is None else int(last["batchId"])
+
+    def read_all(self) -> None:
+        """Wait until everything available has been read. Raises PenstockError for a query that failed."""
+        try:
+            self._query.processAllAvailable()
+        except (StreamingQueryException, Py4JError, ConnectionError) as failure:
+            raise translate(failure, self._log) from None
+
+    def stop(self) -> None:
+        """Stop after the work at hand."""
+        if not self.active:
+            return
+        try:
+            self._ask(self._query.stop, None)
+        except (Py4JError, PySparkException) as failure:
+            # Spark gives up on a query that it cannot interrupt in time, or that fails while it is interrupted. The run
+            # ends nonetheless, and what is committed stays.
+            reason = translate(failure, self._log).message
+            log_event(LOG, logging.INFO, "stop_failed", f"Spark did not stop the query in order: {reason}")
+
 
 #: Batches between two shortenings of Spark's log of files; seconds for which closing waits for a delivery in progress.
 _SHORTEN_EVERY, _LAST_DELIVERY = 100, 10.0

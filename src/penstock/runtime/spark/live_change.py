@@ -19,24 +19,24 @@ from penstock.algebra.properties.need import AwaitedRows
 from penstock.connectors.contract import Sink
 from penstock.errors import PenstockError, log_internal
 from penstock.runtime.live.starts import StartOption
-from penstock.runtime.spark.catching_up.backfill import backfill
-from penstock.runtime.spark.catching_up.catch_up import check_past
-from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
-from penstock.runtime.spark.catching_up.past_input import KnownPast, ReadTicks, delivered_part, past_of_run
-from penstock.runtime.spark.catching_up.relation_contents import relations_of
-from penstock.runtime.spark.catching_up.start_options import (
+from penstock.runtime.spark.changes.planned_epoch import StartRequest
+from penstock.runtime.spark.changes.prefetch import Prefetch, Share
+from penstock.runtime.spark.changes.restart_decision import StartKind, decide_change
+from penstock.runtime.spark.checkpoint.epochs import Epoch, remove_epoch_on_failure, write_epoch
+from penstock.runtime.spark.checkpoint.folder import Folder, Job
+from penstock.runtime.spark.checkpoint.offset import Offset
+from penstock.runtime.spark.hydration.backfill import backfill
+from penstock.runtime.spark.hydration.catch_up import check_past
+from penstock.runtime.spark.hydration.kept_relations import KeptRelations
+from penstock.runtime.spark.hydration.past_input import KnownPast, ReadTicks, delivered_part, past_of_run
+from penstock.runtime.spark.hydration.relation_contents import relations_of
+from penstock.runtime.spark.hydration.start_options import (
     awaited_of,
     heartbeat_at,
     is_posted,
     start_option,
     start_options,
 )
-from penstock.runtime.spark.changes.ahead import Ahead, Share
-from penstock.runtime.spark.changes.planned_epoch import StartRequest
-from penstock.runtime.spark.changes.restart_decision import StartKind, decide_change
-from penstock.runtime.spark.checkpoint.epochs import Epoch, remove_epoch_on_failure, write_epoch
-from penstock.runtime.spark.checkpoint.folder import Folder, Job
-from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -86,7 +86,7 @@ class RunningJob(Protocol):
         """Return what the run does."""
 
 
-def change(run: SparkRun, work: Work, overwrite: bool, prepared: Ahead | None = None) -> None:
+def change(run: SparkRun, work: Work, overwrite: bool, prepared: Prefetch | None = None) -> None:
     """Continue a live run with `work`.
 
     Args:
@@ -139,7 +139,7 @@ def _past(run: SparkRun) -> KnownPast:
     return past_of_run(Folder(run.checkpoint / "penstock"), run.epoch)
 
 
-def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
+def hydrate(folder: Folder, run: RunningJob, work: Work) -> Prefetch | None:
     """Return what reads the past of new queries of `work` before they begin; None where they need none. Raises
     PenstockError as the change.
     """
@@ -148,7 +148,7 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
     for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
     request = _request(folder, run, replace(admitted(work, folder, run.epoch), cache=run.work.cache))
-    ahead = Ahead(folder, lambda: run.epoch, request, work.settings, run.job.intake.parallelism, run.relations)
+    ahead = Prefetch(folder, lambda: run.epoch, request, work.settings, run.job.intake.parallelism, run.relations)
     return ahead if ahead.catching_up is not None else None
 
 
@@ -196,7 +196,7 @@ def _check_in_step(work: Work, offset: Offset) -> None:
 
 
 def begin_change(
-    folder: Folder, run: RunningJob, work: Work, overwrite: bool, ahead: Ahead | None = None
+    folder: Folder, run: RunningJob, work: Work, overwrite: bool, ahead: Prefetch | None = None
 ) -> JobChange | None:
     """Write everything of a change to the checkpoint and open the sinks of new queries; None where nothing changes. No
     round may be outstanding. Where only the commands change, the epoch stays and records them.

@@ -34,8 +34,6 @@ from penstock.physical.planning.state_size.summary import JobState
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.reporting import LOG
 from penstock.runtime.result_limits import ResultLimits, free_bytes
-from penstock.runtime.spark.catching_up.backfill import backfill
-from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.changes.planned_epoch import StartRequest
 from penstock.runtime.spark.changes.restart_decision import (
     Decision,
@@ -56,6 +54,8 @@ from penstock.runtime.spark.checkpoint.place import forget_all
 from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart
 from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.checkpoint.state_files import check_state
+from penstock.runtime.spark.hydration.backfill import backfill
+from penstock.runtime.spark.hydration.catch_up import check_past
 from penstock.runtime.spark.input.dataframes import write_frame
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.rejections import keep_refused

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.physical.plan.strategies import Strategy
-from penstock.runtime.deciding.deciders import QueryPolicies
+from penstock.runtime.decisions.deciders import QueryPolicies
+from penstock.runtime.monitoring.figures import BatchFigures
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.runtime.spark.output.emitted_content import ContentReader
-from penstock.runtime.watching.figures import BatchFigures
 from penstock.settings import Settings
 from penstock.storage.documents import Document
 

@@ -37,7 +37,7 @@ class StatementBody(Document):
 
 
 class CatalogBody(BaseModel):
-    """All declarations: the document of GET, of which only `sql` is read; its other members follow from it."""
+    """All declarations: the document of GET, of which only `sql` is read; the other members are derived from it."""
 
     sql: Text = Field(description="CREATE statements, with SET, and ALTER of streams and relations, between them.")
     settings: dict[str, str] = Field(default_factory=dict, description="Settings of the session, as SET has them.")

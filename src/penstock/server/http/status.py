@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from penstock.amounts import LARGEST_BIGINT
 from penstock.errors import PenstockError
+from penstock.quantities import LARGEST_BIGINT
 from penstock.server.http.documents import (
     CatalogBody,
     CatalogDocument,

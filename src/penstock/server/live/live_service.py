@@ -7,6 +7,7 @@ before it is accepted (`server/access.py`).
 from __future__ import annotations
 
 import json
+import queue
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,6 +15,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.optimizer.cost import plan_cost
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.properties.statistics import Statistics
 from penstock.connectors.sources.memory import typed_table
 from penstock.control.drafting.script import placed_at
 from penstock.control.engine import Engine
@@ -28,18 +32,23 @@ from penstock.control.registry import quoted
 from penstock.control.row_changes import inserted_table, late_rows, row_notices
 from penstock.errors import Notice, PenstockError, as_name, nearest
 from penstock.language.commands import (
+    AlterQuery,
     Cancel,
+    Command,
+    CreateQueryCommand,
     Describe,
     ExplainCommand,
     ExplainKind,
     ExportCommand,
     InsertRows,
+    ReplaceQuery,
     SelectOnce,
     ShowCommand,
     Subscribe,
     Unchanged,
 )
 from penstock.language.statements import CancelStatement, Insert, SubscribeStatement
+from penstock.physical.planning.state_size.summary import query_state
 from penstock.redaction import redacted_text
 from penstock.results.cancellation import Cancellation
 from penstock.results.reader import reader_schema
@@ -47,11 +56,8 @@ from penstock.results.result_source import ResultRequest, ResultSource
 from penstock.runtime.live.starts import starts_text
 from penstock.runtime.local.explain import explain
 from penstock.runtime.local.one_time import sources_of
-from penstock.runtime.watching.prometheus import metrics_text
-from penstock.served import listed_table
+from penstock.runtime.monitoring.prometheus import metrics_text
 from penstock.server.access import StatementAccess
-from penstock.server.live.live_events import EventListeners, LiveEvents
-from penstock.server.live.query_check import COMPARED, query_check, query_of_command
 from penstock.server.roles import ANYONE, AccessRole, Caller
 from penstock.server.service import (
     CatalogView,
@@ -63,6 +69,7 @@ from penstock.server.service import (
     RowsPosted,
     ScriptReply,
     ScriptRequest,
+    ServerEvent,
     SourceView,
     StatementReply,
     StatementView,
@@ -89,7 +96,91 @@ from penstock.server.statements.selecting import select_scope
 from penstock.server.statements.tapped_edge import tapped
 from penstock.server.statements.temporary_queries import TemporaryQueries, TemporaryResults
 from penstock.server.tokens import TokenFile
+from penstock.server_reports import listed_table
+from penstock.storage.documents import Document
 from penstock.types import type_name
+
+# --- What a dry run returns for a query: its plan, what it will keep and process, and how it could begin now.
+
+#: Statements of a script up to which a check compares queries with those that run.
+COMPARED = 20
+
+
+def query_of_command(command: Command | None) -> Query | None:
+    """Return the query that a command registers; None for another command."""
+    if isinstance(command, CreateQueryCommand):
+        return command.query
+    if isinstance(command, AlterQuery) and isinstance(command.action, ReplaceQuery):
+        return command.action.query
+    return None
+
+
+def query_check(query: Query, starts: Sequence[Document], view: SystemView | None) -> Document:
+    """Return the plan of `query`, the estimates of its state and of the rows a second that its operators process,
+    `starts`, its possible starts, and what it would share with the queries that run.
+
+    Args:
+        view: what runs; None where it is not to be compared, as that takes a look at every step.
+    """
+    statistics = Statistics()
+    root = optimize(query.root)
+    return {
+        "query": query.name,
+        "plan": explain(query, "text"),
+        "state": query_state(query, statistics, optimized=root).as_json(),
+        "rows_per_second": round(plan_cost(root, statistics), 3),
+        "starts": list(starts),
+        "sharing": None if view is None else sharing_of(view, query, False).as_json(),
+    }
+
+
+# --- Events of a live system for callers who read them one after the other.
+
+#: Events that wait for a reader at most; later ones are dropped.
+_MOST_EVENTS = 10_000
+
+
+class LiveEvents:
+    """The events that one caller has not read yet."""
+
+    def __init__(self, ended: Callable[[LiveEvents], None]) -> None:
+        self._waiting: queue.Queue[ServerEvent] = queue.Queue(_MOST_EVENTS)
+        self._ended = ended
+
+    def put(self, event: ServerEvent) -> None:
+        if not self._waiting.full():
+            self._waiting.put(event)
+
+    def next(self, seconds: float) -> ServerEvent | None:
+        try:
+            return self._waiting.get(timeout=seconds) if seconds else self._waiting.get_nowait()
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        self._ended(self)
+
+
+class EventListeners:
+    """All callers that read events at present."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[LiveEvents, ...] = ()
+
+    def begin(self) -> LiveEvents:
+        """Return the events of a new caller, from now on."""
+        events = LiveEvents(self._end)
+        self._listeners = (*self._listeners, events)
+        return events
+
+    def _end(self, events: LiveEvents) -> None:
+        self._listeners = tuple(one for one in self._listeners if one is not events)
+
+    def announce(self, kind: str, content: Mapping[str, object]) -> None:
+        """Give an event to all callers."""
+        for events in self._listeners:
+            events.put(ServerEvent(kind, content))
+
 
 #: States of commands that have not taken effect yet.
 _UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)

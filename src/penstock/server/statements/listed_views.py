@@ -22,9 +22,9 @@ from penstock.control.row_changes import late_rows
 from penstock.errors import Notice, PenstockError, counted
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.redaction import redacted_text
-from penstock.served import kind_of_rows, listed_table
 from penstock.server.service import CommandView, QueryView, RowsPosted, StatementView, UnboundView
 from penstock.server.statements.running_statements import RunningStatement
+from penstock.server_reports import kind_of_rows, listed_table
 from penstock.types import TimeDomain, type_name
 
 
@@ -58,7 +58,7 @@ def bound_query(one: ListedQuery) -> Query:
     """Return a query with the choices of its plan. Raises PenstockError P0601 for one that needs attention."""
     if one.bound is None:
         message = f"query {one.stored.name} cannot be bound by this version: {one.query.message}"
-        raise PenstockError("P0601", message, hint="ALTER QUERY .. AS mends it; GET /v1/queries has its error")
+        raise PenstockError("P0601", message, hint="correct it with ALTER QUERY .. AS; GET /v1/queries has its error")
     return with_plan(one.bound, one.stored.wished_plan)
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 
 from penstock import lazy_pandas
-from penstock.deep import on_deep_stack
+from penstock.deep_trees import on_deep_stack
 from penstock.errors import PenstockError
 from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import Statement

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from penstock.deep import on_deep_stack
+from penstock.deep_trees import on_deep_stack
 from penstock.errors import PenstockError
 from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import Statement

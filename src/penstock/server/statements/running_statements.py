@@ -27,7 +27,7 @@ class RunningStatement:
     """A statement that runs.
 
     Args:
-        id: a number that no other statement of this process has.
+        id: a number, unique in this process.
         kind: such as `SELECT`.
         began: in seconds since 1970.
         cancellation: ends it.

@@ -15,7 +15,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.physical.plan.plan import Step
 from penstock.results.result_source import EndOfResults, ResultPart
-from penstock.runtime.watching.taps import Tap
+from penstock.runtime.monitoring.taps import Tap
 from penstock.types import BEGIN, END, TimeDomain
 
 #: Before the columns of the rows: when a row comes and goes, and how often; negative: it is taken back.

@@ -20,9 +20,9 @@ from penstock.algebra.nodes.join import Pairs
 from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.expressions.draws import draws, universe
 from penstock.expressions.nodes import Expression
-from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, values_of, windowed
-from penstock.testing.denotation.nonretroactive import elements
-from penstock.testing.denotation.results import Life, _lives
+from penstock.testing.definitions.base import Bag, Relation, World, denote, relation, values_of, windowed
+from penstock.testing.definitions.nonretroactive import elements
+from penstock.testing.definitions.results import Life, _lives
 from penstock.testing.preferences.simulation import (
     REST,
     Partner,

@@ -115,7 +115,7 @@ class TemporalMaker:
         )
 
     def valid_clause(self) -> str:
-        """Return VALID FOR, or nothing: then the declaration says it."""
+        """Return VALID FOR, or nothing: then the declaration has it."""
         return self.choices.pick(
             ("", f"VALID FOR {self.choices.integer(1, 4)} SECOND", "VALID FOR v SECOND", "VALID FOR (v + 1) SECOND")
         )

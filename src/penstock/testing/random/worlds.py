@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.testing.choices import Choices, seeded_choices
@@ -22,18 +22,110 @@ from penstock.testing.random.aggregates import (
     ordered_aggregate,
     plain_aggregate,
 )
-from penstock.testing.random.bands import range_condition
-from penstock.testing.random.cells import COMPARED, ROUGH, VALUES
+from penstock.testing.random.cells import COMPARED, NUMERIC, ROUGH, VALUES
 from penstock.testing.random.contract import RandomCase, RandomColumn, Table
 from penstock.testing.random.flavours import FLAVOURS, Flavour
 from penstock.testing.random.periods import temporal_case
 from penstock.testing.random.relations import Relations
 from penstock.testing.random.semi_and_outer_joins import Matching
-from penstock.testing.random.set_queries import first_rows, set_operations
-from penstock.testing.random.user_calls import user_aggregate
 from penstock.testing.random.windows import frequency, frequency_window, row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES
 from penstock.types import MOST_TICKS
+
+# --- Conditions of random joins that compare the sides by ranges.
+
+Named = tuple[str, str]
+#: Constants by type; the last of INT overflows.
+_WIDTHS = {
+    "INT": ("1", "0", "2", "2147483647"),
+    "BIGINT": ("1", "2"),
+    "DOUBLE": ("0.5", "1"),
+    "DECIMAL(6,2)": ("1.25",),
+}
+
+
+def range_condition(choices: Choices, left: list[Named], right: list[Named]) -> str | None:
+    """Return a range condition over (name, type) of both sides, sometimes with an equality; None where no types
+    agree.
+    """
+    pairs = [(a, b) for a in left for b in right if a[1] == b[1] and a[1] in COMPARED]
+    if not pairs:
+        return None
+    parts = [_range(choices, *choices.pick(pairs), right)]
+    if choices.chance(30):
+        parts.append(f"{' = '.join(name for name, _ in choices.pick(pairs))}")
+    if choices.chance(20):
+        parts.append(_range(choices, *choices.pick(pairs), right))
+    return " AND ".join(parts)
+
+
+def _range(choices: Choices, one: Named, other: Named, right: list[Named]) -> str:
+    if choices.chance(50):
+        one, other = other, one
+    (x, kind), (y, _) = one, other
+    if kind not in NUMERIC or choices.chance(25):
+        return f"{x} {choices.pick(('<', '>=', '>', '<='))} {y}"
+    less, more = (choices.pick(_WIDTHS[kind]) for _ in range(2))
+    shape = choices.pick(("between", "both", "columns", "sum", "size", "difference"))
+    if shape == "between":
+        return f"{x} BETWEEN {y} - {less} AND {y} + {more}"
+    if shape == "both":
+        return f"{x} {choices.pick(('<', '<='))} {y} + {more} AND {y} {choices.pick(('<', '<='))} {x} + {less}"
+    if shape == "size":
+        return f"ABS({x} - {y}) {choices.pick(('<', '<='))} {more}"
+    if shape == "difference":
+        return f"{x} - {y} {choices.pick(('<', '>='))} {choices.pick(('', '-'))}{less}"
+    if shape == "sum":
+        return f"{x} + {less} {choices.pick(('<', '>='))} {y}"
+    alike = [name for name, type_ in right if type_ == kind]
+    return f"{x} BETWEEN {y} AND {choices.pick(alike)}"
+
+
+# --- Random set operations and ORDER BY ... LIMIT, as text, for `worlds.py`.
+
+
+def set_operations(choices: Choices, text: str, select: Callable[[], str]) -> str:
+    """Combine `text` with one or two more of `select` by set operations, with or without parentheses."""
+    for _ in range(choices.integer(1, 2)):
+        operator = choices.pick(("EXCEPT ALL", "INTERSECT ALL", "EXCEPT", "INTERSECT", "UNION", "UNION ALL"))
+        other = select()
+        text = f"{text} {operator} {other}" if choices.chance(70) else f"{other} {operator} ({text})"
+    return text
+
+
+def first_rows(choices: Choices, columns: Sequence[tuple[str, str]]) -> str:
+    """Return ORDER BY and LIMIT over `columns`, (name, type)."""
+    keys: list[str] = []
+    for _ in range(choices.integer(0, 2)):
+        name, type_ = choices.pick(columns)
+        key = choices.pick((name, str([n for n, _ in columns].index(name) + 1)))
+        key = f"{name} % 2" if type_ == "INT" and choices.chance(20) else key
+        keys.append(key + choices.pick(("", " DESC")) + choices.pick(("", " NULLS FIRST", " NULLS LAST")))
+    text = f" ORDER BY {', '.join(keys)}" if keys else ""
+    text += f" LIMIT {choices.integer(0, 4)}"
+    return text + (f" OFFSET {choices.integer(0, 3)}" if choices.chance(30) else "")
+
+
+# --- Random calls of the aggregates of `samples`. Part of the generators.
+
+_WHOLE = ("INT", "BIGINT")
+_NUMBERS = (*_WHOLE, "DOUBLE", "DECIMAL(6,2)")
+
+
+def user_aggregate(choices: Choices, scope: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return a call over columns (name, type), and its type."""
+    distinct = "DISTINCT " if choices.chance(15) else ""
+    name, type_, taken, constant = choices.pick(
+        (
+            ("total", "BIGINT", _WHOLE, "1"),
+            ("spread", "DOUBLE", _NUMBERS, "1"),
+            # A double as text may be spelled in two ways for one value.
+            ("joined", "STRING", tuple(t for _, t in scope if t != "DOUBLE"), "'a'"),
+        )
+    )
+    argument = choices.pick([column for column, t in scope if t in taken] or [constant])
+    return f"{name}({distinct}{argument})", type_
+
 
 __all__ = [
     "FLAVOURS",

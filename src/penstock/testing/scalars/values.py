@@ -27,7 +27,7 @@ _NAN = ("NaN",)
 class _Far(int, ABC):
     """A date or timestamp before the year 1 or after 9999, as its number of units since 1970.
 
-    Its sign alone says whether it precedes a value of Python's range.
+    Its sign alone decides whether it precedes a value of Python's range.
     """
 
     def __lt__(self, other: Any) -> bool:

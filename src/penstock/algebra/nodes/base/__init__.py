@@ -2,6 +2,7 @@
 
 from penstock.algebra.nodes.base.algebra import (
     NO_KEYS,
+    RECORD,
     Algebra,
     ColumnPruning,
     Delay,
@@ -12,6 +13,7 @@ from penstock.algebra.nodes.base.algebra import (
     common_domain,
     has_lives,
     has_operator,
+    inclusion_column,
     is_static,
     leaves,
     named,
@@ -19,7 +21,6 @@ from penstock.algebra.nodes.base.algebra import (
 )
 from penstock.algebra.nodes.base.arrival_time import ArrivalTime, arrival_column
 from penstock.algebra.nodes.base.families import Compared, Emitted, RowWise, Unary
-from penstock.algebra.nodes.base.inclusion import RECORD, inclusion_column
 from penstock.algebra.nodes.base.under_preference import PREFERENCE_DRAWS, UnderPreference
 from penstock.algebra.nodes.base.windows import StreamToRelation, TimeModelWindow
 

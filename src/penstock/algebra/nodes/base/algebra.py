@@ -23,9 +23,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
-from penstock.algebra.nodes.base.computed_once import compute_once
 from penstock.algebra.properties.boundedness import Boundedness, Grade, together
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
 from penstock.algebra.properties.computation import Computation
@@ -33,9 +32,64 @@ from penstock.algebra.properties.need import Needs, everything, needs_of_relatio
 from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
-from penstock.expressions.nodes import Expression, remap
+from penstock.expressions.nodes import Column, Expression, remap
+from penstock.expressions.sampling.inclusion import INCLUSION
 from penstock.tree import Node, reached
-from penstock.types import Schema, TimeDomain
+from penstock.types import Field, Schema, TimeDomain
+
+# --- The inclusion records of sampled rows, as a last column (`expressions/sampling/inclusion.py`).
+#
+# Contract: `Algebra.with_inclusion()` returns the relation with one more column, or None where nothing below is
+# sampled. A node that drops elements with a known probability appends the column; row by row operators and joins pass
+# it on; everything else refuses, since the probability of its rows is not known.
+
+#: The hidden column.
+RECORD = Field("inclusion", INCLUSION)
+
+
+def inclusion_column(position: int) -> Column:
+    """Return a reference to the records at `position`."""
+    return Column(INCLUSION, position, RECORD.name)
+
+
+# --- Properties of operators that are computed once for each node: what stands above reads them again and again, and
+# an operator may stand below several.
+
+_PROPERTIES = (
+    "schema",
+    "pattern",
+    "keys",
+    "domain",
+    "is_stream",
+    "boundedness",
+    "source_names",
+    "carries_ends",
+    "arrives_in_order",
+    "is_instantaneous",
+    "is_windowed",
+    "results_have_lives",
+    "needs",
+)
+
+
+def compute_once(kind: type) -> None:
+    """Let the class `kind` of operators compute the properties that it defines itself once for each node."""
+    for name in _PROPERTIES:
+        derived = kind.__dict__.get(name)
+        if isinstance(derived, property) and not getattr(derived.fget, "__isabstractmethod__", False):
+            setattr(kind, name, _cached(f"_{kind.__qualname__}.{name}", derived))
+
+
+def _cached(attribute: str, derived: property) -> property:
+    """Return the property `derived`, cached in the node under the name `attribute`."""
+
+    def read(node: object) -> Any:
+        if attribute not in node.__dict__:
+            object.__setattr__(node, attribute, derived.__get__(node))
+        return node.__dict__[attribute]
+
+    return property(read, doc=derived.__doc__)
+
 
 Keys = frozenset[frozenset[int]]
 NO_KEYS: Keys = frozenset()
@@ -74,7 +128,7 @@ class Pruned:
 
 
 class ColumnPruning(Protocol):
-    """What the rule that prunes columns does for an operator (`optimizer/rules/prune_columns.py`)."""
+    """Result of pruning the columns of an operator (`optimizer/rules/prune_columns.py`)."""
 
     def pruned(self, node: Algebra, needed: frozenset[int]) -> Pruned:
         """Return the input `node` with at least the `needed` columns, in any order."""
@@ -285,7 +339,7 @@ class Algebra(Node):
         raise AssertionError(f"tuples of {type(self).__name__} do not enter with elements of streams")
 
     def with_inclusion(self) -> Algebra | None:
-        """Return this relation or stream with the inclusion record of each tuple as a last column (`inclusion.py`);
+        """Return this relation or stream with the inclusion record of each tuple as a last column (`algebra.py`);
         None where nothing below is sampled. Raises PenstockError P0355 where the probability of its tuples is not
         known."""
         if all(child.with_inclusion() is None for child in self.inputs):

@@ -52,7 +52,7 @@ def compute_join_keys(node: Algebra) -> Algebra:
 
 
 def _keys(part: Expression, width: int) -> tuple[_Key, ...]:
-    """Return the equalities between the inputs that together say what `part` does; none where it says something
+    """Return the equalities between the inputs that are together equivalent to `part`; none where it is something
     else."""
     compared = None if is_volatile(part) else _compared(part)
     if compared is None:
@@ -69,7 +69,7 @@ def _keys(part: Expression, width: int) -> tuple[_Key, ...]:
 
 
 def _compared(part: Expression) -> tuple[_Key, bool] | None:
-    """Return the two values that `part` says are equal, and whether NULL equals NULL."""
+    """Return the two values that `part` requires to be equal, and whether NULL equals NULL."""
     if not isinstance(part, Call):
         return None
     if part.function in ("EQ", "EQ_NULL_SAFE"):

@@ -24,7 +24,7 @@ def prune_columns(root: Algebra) -> Algebra:
       ordered by all their values; with one, ROWS 1 of (1,b) (2,a) is (2,a) also where only the letter is read;
     - a relation with updates: a `-` deletes a row that equals it in all columns, not in those that are read.
     An NRR's rows are distinguished by columns that are not read, too, but as of one instant it is a bag like any other.
-    A relation keeps at least one column. Each operator says itself which columns it reads (`Algebra.pruned`).
+    A relation keeps at least one column. Each operator declares which columns it reads (`Algebra.pruned`).
     """
     return _PRUNING.chosen(root, range(len(root.schema)), named=True)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.contract import Float64s, Int64s
-from penstock.loops import loop
 
 #: Values with this magnitude or more are counted in units of `UNIT`. 2**31 smaller values do not overflow a double, and
 #: 2**31 of the largest values do not overflow the integer lane of units.

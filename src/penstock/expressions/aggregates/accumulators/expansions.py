@@ -162,7 +162,7 @@ def nearest(terms, count):  # type: ignore[no-untyped-def]
     while at > 0 and error == 0.0:
         at -= 1
         total, error = two_sum(total, terms[at])
-    # The error may be half a unit in the last place: what is below it says to which side the sum is nearer.
+    # The error may be half a unit in the last place: what is below it decides to which side the sum is nearer.
     if at > 0 and error != 0.0 and (error > 0.0) == (terms[at - 1] > 0.0):
         doubled = 2.0 * error
         other = total + doubled

@@ -12,9 +12,9 @@ import math
 import numba as nb
 import numpy as np
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.contract import Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
-from penstock.loops import loop
 
 #: Limbs of values, and of products.
 LIMBS, PRODUCT_LIMBS = 6, 12

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import (
     HUGE,
@@ -27,7 +28,6 @@ from penstock.expressions.aggregates.accumulators.double_pairs import (
     within,
 )
 from penstock.expressions.aggregates.accumulators.limbs import LIMBS, PRODUCT_LIMBS, cut_limbs, limbs_of, lowest_bit
-from penstock.loops import loop
 
 #: Products of 2**LARGE and more are multiplied by 2**-LARGE_SHIFT, those of 2**HUGE_PRODUCT and more by
 #: 2**-HUGE_SHIFT. A product of one value near the largest double is large, one of two is huge.

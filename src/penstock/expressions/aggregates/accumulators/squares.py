@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import product, times, within
 from penstock.expressions.aggregates.accumulators.expansions import WIDTH
-from penstock.loops import loop
 
 #: Float lanes of each of the two sums.
 SQUARE = WIDTH

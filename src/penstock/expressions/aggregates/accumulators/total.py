@@ -10,10 +10,10 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import HUGE, UNIT, cut_units, times, within
 from penstock.expressions.aggregates.accumulators.expansions import WIDTH, nearest
-from penstock.loops import loop
 
 #: Weight of +inf in the lane that counts NaN.
 UP = 1 << 32

@@ -10,28 +10,40 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
+from sqlglot import exp
+
 from penstock.algebra import (
     Algebra,
+    Closing,
+    Gaps,
+    Lasting,
     RelationScan,
     RelationToStream,
+    Sample,
+    Select,
     Source,
     StreamKind,
     StreamScan,
+    StreamToRelation,
     ValidWindow,
+    WindowSample,
     unjoined,
 )
+from penstock.algebra.nodes.frequency import in_sequence
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted, nearest
+from penstock.expressions.calls.functions import build_call
+from penstock.expressions.coercion import BIGINT, is_integer, is_numeric
+from penstock.expressions.nodes import Column, Literal
 from penstock.language.binder.context import Context, QueryNames
 from penstock.language.binder.from_.answers import bind_query_name
 from penstock.language.binder.from_.control_names import bind_control_name
+from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
-from penstock.language.binder.from_.gaps import gaps_between
 from penstock.language.binder.from_.lateral import reads_beside
 from penstock.language.binder.from_.period_windows import windowed_by_period
 from penstock.language.binder.from_.periods import PeriodSource, Timed, bound_entries, read_periods
-from penstock.language.binder.from_.samples import bind_rows, bind_sample, refuse_rows
 from penstock.language.binder.from_.until_next import lasting
 from penstock.language.binder.from_.windows import bind_window
 from penstock.language.binder.inputs.inputs import FromInput, Inputs
@@ -41,18 +53,138 @@ from penstock.language.binder.scalars.lengths import ComparedLength, least_ticks
 from penstock.language.binder.scope import Entry, Role, Scope, lost
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.catalog import View
+from penstock.language.dialect import span_of
 from penstock.language.queries import (
     DerivedSource,
+    Duration,
     Extent,
     FromSource,
     JoinedSource,
+    Mark,
     Name,
     NamedSource,
     QueryTree,
+    SampleClause,
     WindowClause,
 )
 from penstock.language.queries import SampleClause as SampleTree
 from penstock.language.text import TextSpan
+from penstock.types import CALENDAR, type_name
+
+# --- SAMPLE of a source in FROM (docs/language/windows.md).
+
+#: More rows than a sample has.
+MOST_ROWS = 2**31 - 1
+
+
+def bind_sample(node: Algebra, sample: SampleClause, name: str, context: Context) -> Algebra:
+    """Return the sample of the stream `node`. Raises BindingFailed after P0102, P0103, P0202 or P0901."""
+    if not node.is_stream:
+        hint = "leave SAMPLE out: of a relation every row is read"
+        context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span, hint)
+    if sample.percent is None:
+        return node
+    if not 0 <= sample.percent <= 100:
+        context.fail("P0102", "a sample is between 0 and 100 percent", sample.span, "SAMPLE(10) keeps a tenth")
+    if not isinstance(node, StreamScan) and not sample.by:
+        hint = "let the query keep a column in which they differ, or sample the stream that it reads"
+        context.warn(f"rows of {name} that are equal at one instant are sampled together", sample.span, hint)
+    seed = context.settings.get_int("seed") if sample.seed is None else sample.seed
+    return Sample(node, sample.percent, seed, name, _columns(node, sample.by, name, context))
+
+
+def bind_rows(node: Algebra, sample: SampleClause | None, name: str, scope: Scope, context: Context) -> Algebra:
+    """Return SAMPLE(n ROWS) of the content of a window of `name`; `node` itself for another sample, or none."""
+    if sample is None or sample.rows is None:
+        return node
+    if not 1 <= sample.rows <= MOST_ROWS:
+        hint = "write SAMPLE(100 ROWS)"
+        context.fail("P0203", f"a sample has 1 to {MOST_ROWS:,} rows, not {sample.rows}", sample.span, hint)
+    if in_sequence(node):
+        hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
+        context.fail("P0310", "SAMPLE(n ROWS) in a query with FREQUENCY", sample.span, hint)
+    seed = context.settings.get_int("seed") if sample.seed is None else sample.seed
+    per = _columns(node, sample.per, "", context, scope)
+    weight = None
+    if sample.weight is not None:
+        tree = sample.weight
+        weight = ExpressionBinder(scope, context, "WEIGHT").bind(tree)
+        if not is_numeric(weight.type):
+            hint = "weigh by a column of numbers, or cast the value"
+            context.fail("P0203", f"WEIGHT is a number, not {type_name(weight.type)}", span_of(tree), hint)
+    return WindowSample(node, sample.rows, seed, name, per, weight)
+
+
+def refuse_rows(source: NamedSource | None, context: Context) -> None:
+    """Refuse SAMPLE(n ROWS) of a source whose rows have periods. Raises BindingFailed after P0103."""
+    if source is not None and source.sample is not None and source.sample.rows is not None:
+        hint = "SAMPLE(10) leaves elements out before they have periods; windows in time or rows have SAMPLE(n ROWS)"
+        context.fail("P0103", "SAMPLE(n ROWS) of a source with periods", source.sample.span, hint)
+
+
+def _columns(
+    node: Algebra, columns: Sequence[exp.Expr], name: str, context: Context, scope: Scope | None = None
+) -> tuple[int, ...]:
+    entries = tuple(Entry(i, f.name, f.type, name) for i, f in enumerate(node.schema))
+    binder = ExpressionBinder(scope or Scope(entries), context, "SAMPLE")
+    found: dict[int, None] = {}
+    for bound, written in zip(context.each(binder.bind, columns), columns, strict=True):
+        if not isinstance(bound, Column):
+            hint = "name a column; compute others in a view, and sample that"
+            context.fail("P0102", "a sample is by columns of the stream", span_of(written), hint)
+        found[bound.index] = None
+    return tuple(found)
+
+
+# --- GAPS OF a source: the periods between those of its values.
+
+
+def gaps_between(
+    source: PeriodSource,
+    timed: Timed,
+    coalesced: tuple[Algebra, tuple[Entry, ...]],
+    closed: bool,
+    mark: Mark,
+    least: Duration | None,
+) -> tuple[Timed, Algebra, tuple[Entry, ...]]:
+    """Return the gaps between the stretches of `coalesced`, with their columns. Raises BindingFailed with the errors
+    recorded.
+
+    Args:
+        timed: the rows that are coalesced.
+        closed: only the gaps that have ended.
+        least: the shortest gap, None for any.
+    """
+    context = source.context
+    node, entries = coalesced
+    domain = source.domain
+    if not closed and domain is not None and domain.calendar == is_integer(timed.bound.type):
+        message = "an open gap is there when its period has begun: it and the query are of different time domains"
+        context.fail("P0302", message, mark.span, "WHERE CLOSED(VALID(..)) takes those that have ended")
+    bound = replace(timed.bound, open=not closed)
+    gaps: Algebra = Gaps(node, timed.closing or _at_ends(source), closed)
+    if least is not None:
+        most = ticks(least, timed.bound.domain or domain or CALENDAR, context)
+        gaps = _at_least(gaps, most)
+    entries = tuple(replace(e, bound=bound) if e.bound is not None else e for e in entries)
+    return replace(timed, bound=bound), gaps, entries
+
+
+def _at_least(gaps: Algebra, least: int) -> Algebra:
+    """Return the gaps of `least` ticks or more; an open one from that instant on at which it is so long."""
+    assert isinstance(gaps, Gaps)
+    if not gaps.only_ended:
+        return Lasting(gaps, least, gaps.closing.slide, gaps.closing.align)
+    width = len(gaps.schema)
+    begin, end = Column(BIGINT, width - 2, "begin"), Column(BIGINT, width - 1, "end")
+    return Select(gaps, build_call("GE", [end, build_call("ADD", [begin, Literal(BIGINT, least)])]))
+
+
+def _at_ends(source: PeriodSource) -> Closing:
+    """Return when the end of a stretch is past, of periods that may begin at any time."""
+    window = source.node
+    return Closing(window.slide, window.align) if isinstance(window, StreamToRelation) else Closing()
+
 
 #: The columns of the enclosing queries, the innermost first.
 Levels = tuple[tuple[Entry, ...], ...]

@@ -173,7 +173,7 @@ def _term(node: exp.Expr, binder: ExpressionBinder) -> Expression:
         hint = "write a number, such as CASE WHEN urgent THEN 1 ELSE 0 END"
         context.fail("P0203", f"a preference is a number, this is {type_name(bound.type)}", span_of(node), hint)
     if volatile(bound):
-        context.fail("P0321", "a preference must be the same whenever it is computed", span_of(node))
+        context.fail("P0321", "a preference must not depend on when it is computed", span_of(node))
     return cast_to(bound, DOUBLE)
 
 

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Distinct, Project, unbounded
+from penstock.algebra import (
+    Algebra,
+    AtInstants,
+    Distinct,
+    Except,
+    IndividualResults,
+    Intersect,
+    Pattern,
+    Project,
+    RelationToStream,
+    Restored,
+    StreamKind,
+    UnionAll,
+    unbounded,
+)
 from penstock.algebra import Select as AlgebraSelect
+from penstock.algebra.analysis.period_operators import period_operator
+from penstock.algebra.nodes.base import common_domain, has_lives
 from penstock.algebra.nodes.constant import one_row
-from penstock.algebra.nodes.frequency import answers, on_the_line
+from penstock.algebra.nodes.frequency import answers, each_result, in_sequence, on_the_line
 from penstock.algebra.nodes.internal import reaches_internal
+from penstock.algebra.nodes.r2s import evaluation_period
+from penstock.algebra.nodes.results import not_to_be_kept, without_slide
 from penstock.errors import counted
-from penstock.expressions.coercion import cast_to
-from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
+from penstock.expressions.coercion import cast_to, common_type
+from penstock.expressions.nodes import Column, Expression, Literal, conjunction, conjuncts
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.frequency import answer_stream, checked, in_order, items_of_partition, picked
 from penstock.language.binder.from_.internal import collected, refuse_internal, refuse_partners
 from penstock.language.binder.from_.sources import SourceBinder, as_stream
-from penstock.language.binder.from_.windows import check_window
+from penstock.language.binder.from_.windows import bind_window, check_window
 from penstock.language.binder.inputs.inputs import FromInput, Inputs
 from penstock.language.binder.inputs.joins import build_joins
 from penstock.language.binder.placeholders import attached_in, outer_columns, reads_outer
@@ -45,13 +65,11 @@ from penstock.language.binder.select.first_rows import (
 )
 from penstock.language.binder.select.frequent import frequent_terms
 from penstock.language.binder.select.preferences import check_tree, preferred, refuse_misplaced
-from penstock.language.binder.select.set_operations import bind_set
-from penstock.language.binder.select.streams import to_stream
-from penstock.language.binder.select.values import bind_values
+from penstock.language.binder.select.values import bare_nulls, bind_values
 from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubqueries
 from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
-from penstock.language.limits import check_size
+from penstock.language.limits import check_size, continues
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
     Extent,
@@ -59,16 +77,177 @@ from penstock.language.queries import (
     Name,
     QueryTree,
     SelectQuery,
+    SetOperator,
     SetQuery,
     SortedQuery,
     Star,
+    StreamOperator,
     StreamQuery,
+    ToStream,
     ValuesQuery,
     WindowClause,
     WithQuery,
 )
 from penstock.language.text import TextSpan
-from penstock.types import Field
+from penstock.types import Field, type_name
+
+# --- UNION, EXCEPT and INTERSECT: members with columns of common types (docs/language/queries.md).
+
+
+def bind_set(tree: SetQuery, bind: Callable[[QueryTree], Algebra], context: Context) -> Algebra:
+    """Return the set operation over its members, bound by `bind`; a stream among them gets an unbounded window."""
+
+    def member(part: QueryTree) -> Algebra:
+        node = bind(part)
+        return unbounded(node) if node.is_stream else node
+
+    parts = _members(tree)
+    nodes = context.each(member, parts)
+    # INTERSECT ALL and UNION ALL keep their results; the others retract some, or emit equal tuples once.
+    if not (tree.all and tree.kind is not SetOperator.EXCEPT) and any(reaches_internal(node) for node in nodes):
+        refuse_internal(_word(tree), None, tree.operator_span, context)
+    nodes = _alike(_word(tree), parts, nodes, context)
+    if tree.kind is SetOperator.EXCEPT:
+        return Except(nodes[0], nodes[1], tree.all)
+    if tree.kind is SetOperator.INTERSECT:
+        return Intersect(nodes[0], nodes[1], tree.all)
+    return UnionAll(tuple(nodes)) if tree.all else Distinct(UnionAll(tuple(nodes)))
+
+
+def _word(tree: SetQuery) -> str:
+    return tree.kind.value + (" ALL" if tree.all else "")
+
+
+def _members(tree: SetQuery) -> list[QueryTree]:
+    """Return the operands of nested UNIONs of the same kind, left to right; of any other set operation its two."""
+    if tree.kind is not SetOperator.UNION:
+        return [tree.left, tree.right]
+    members: list[QueryTree] = []
+    todo: list[QueryTree] = [tree]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, SetQuery) and continues(part, tree):
+            todo += [part.right, part.left]
+        else:
+            members.append(part)
+    return members
+
+
+def _alike(word: str, parts: list[QueryTree], nodes: list[Algebra], context: Context) -> list[Algebra]:
+    """Return the members with casts to common types. Raises BindingFailed after P0302 or P0305."""
+    first = nodes[0]
+    for part, node in zip(parts[1:], nodes[1:], strict=True):
+        if len(node.schema) != len(first.schema):
+            message = f"{word} of {len(first.schema)} and {counted(len(node.schema), 'column')}"
+            context.fail("P0305", message, part.span)
+        context.guard(part.span, lambda node=node: common_domain((first, node)))  # type: ignore[misc]
+    bare = [_bare_nulls(part) for part in parts]
+    node_types = [
+        [pa.null() if i in nulls else f.type for i, f in enumerate(node.schema)]
+        for node, nulls in zip(nodes, bare, strict=True)
+    ]
+    columns = [list(column) for column in zip(*node_types, strict=True)]
+    types = [_common(word, column, i, parts[-1].span, context) for i, column in enumerate(columns)]
+    return [_as_types(node, types, nulls) for node, nulls in zip(nodes, bare, strict=True)]
+
+
+def _bare_nulls(part: QueryTree) -> frozenset[int]:
+    """Return the columns of a member that are a bare NULL and so have no type of their own; none after a star."""
+    if isinstance(part, SetQuery):
+        return frozenset.intersection(*map(_bare_nulls, _members(part)))
+    if isinstance(part, ValuesQuery):
+        return bare_nulls(part)
+    if not isinstance(part, SelectQuery):
+        return _bare_nulls(part.query)
+    plain = itertools.takewhile(lambda value: not isinstance(value, Star), (item.value for item in part.items))
+    return frozenset(i for i, value in enumerate(plain) if isinstance(value, exp.Null))
+
+
+def _common(word: str, types: list[pa.DataType], column: int, span: TextSpan, context: Context) -> pa.DataType:
+    common = common_type(types)
+    if common is None:
+        shown = " and ".join(dict.fromkeys(type_name(t) for t in types))
+        context.fail("P0305", f"column {column + 1} of {word} is {shown}", span, "CAST one of them")
+    return pa.string() if pa.types.is_null(common) else common
+
+
+def _as_types(node: Algebra, types: list[pa.DataType], nulls: frozenset[int]) -> Algebra:
+    if list(node.schema.types) == types:
+        return node
+    columns = [Column(f.type, i, f.name) for i, f in enumerate(node.schema)]
+    expressions = tuple(
+        Literal(t, None) if i in nulls and t != c.type else cast_to(c, t)
+        for i, (c, t) in enumerate(zip(columns, types, strict=True))
+    )
+    return Project(node, expressions, tuple(Field(f.name, t) for f, t in zip(node.schema, types, strict=True)))
+
+
+# --- Relation-to-stream operators: ISTREAM, DSTREAM, RSTREAM, with RESTORE, and WSTREAM (docs/language/queries.md).
+
+
+def to_stream(operator: ToStream, node: Algebra, context: Context, often: bool = False) -> Algebra:
+    """Return `operator` over the relation `node`. often: a FREQUENCY follows it. Raises BindingFailed after P0307,
+    P0318 or P0319.
+    """
+    kind = operator.operator
+    if node.is_stream:
+        hint = f"leave out {kind.value}, or give the inner stream a window in FROM"
+        context.fail("P0307", f"{kind.value} over a stream: it needs a relation", operator.span, hint)
+    counted = often or in_sequence(node)
+    if counted:
+        node = on_the_line(checked(node, operator.span, context))
+    if operator.restore is not None:
+        return _restored(operator, node, counted, context)
+    if kind is StreamOperator.WSTREAM:
+        return _windowed(operator, node, counted, context)
+    if not counted:
+        return RelationToStream(node, StreamKind[kind.name])
+    everything = kind is StreamOperator.RSTREAM
+    stream = AtInstants(node) if everything else RelationToStream(node, StreamKind[kind.name])
+    return in_order(stream, operator.span, context)
+
+
+def _windowed(operator: ToStream, node: Algebra, counted: bool, context: Context) -> Algebra:
+    """Return WSTREAM(R)[w]: the window w over all results of R as a monotonic relation. counted: R is in the sequence
+    model.
+    """
+    if operator.window is None:
+        context.fail("P0318", "WSTREAM needs a window after it", operator.span, "WSTREAM(...)[ROWS 10]")
+    unfit = not_to_be_kept(node)
+    if unfit is not None:
+        hint = "a kept result would no longer answer the query; a window over its ISTREAM would keep it"
+        context.fail("P0318", f"WSTREAM over {unfit.worded}", operator.span, hint)
+    results: Algebra = IndividualResults(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
+    if counted:
+        results = in_order(each_result(node), operator.span, context)
+    if operator.window.internal is not None:
+        message = "the window of WSTREAM determines the answer: it cannot be INTERNAL"
+        context.fail(
+            "P0310", message, operator.window.internal.span, "the windows below WSTREAM already act as INTERNAL"
+        )
+    entries = tuple(Entry(i, f.name, f.type) for i, f in enumerate(results.schema))
+    return bind_window(operator.window, results, context, entries)
+
+
+def _restored(operator: ToStream, node: Algebra, counted: bool, context: Context) -> Algebra:
+    kind = operator.operator
+    assert operator.restore is not None
+    if kind not in (StreamOperator.ISTREAM, StreamOperator.RSTREAM):
+        message = f"{kind.value} RESTORE: only ISTREAM and RSTREAM restore results"
+        context.fail("P0319", message, operator.restore.span)
+    by_periods = period_operator(node)
+    if by_periods is not None:
+        hint = "RESTORE looks between boundaries, where granules end; without it all results of boundaries are emitted"
+        context.fail("P0374", f"{by_periods} under RESTORE has no meaning", operator.restore.span, hint)
+    reported = RelationToStream(node, StreamKind[kind.name])
+    period = None if counted else evaluation_period(reported)
+    if period is None:
+        hint = "results are lost only between slide boundaries: give all windows of the query the same SLIDE"
+        context.fail("P0319", "RESTORE needs one common SLIDE", operator.restore.span, hint)
+    continual = without_slide(node)
+    by_life = has_lives(continual) and continual.pattern is not Pattern.STRICT
+    return Restored(reported, continual, *period, by_life)
+
 
 #: A select list, the sort keys over its columns, and the number of columns before those that only the keys need.
 Projected: TypeAlias = tuple[Algebra, list[Expression], int]

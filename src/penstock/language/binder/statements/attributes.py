@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.amounts import SHEDDING_POLICIES, budget_text, cores_text, share_of
 from penstock.connectors.options import ANY_TEXT, DURATION, SIZE, Option, OptionTable, ValueType, one_of, refusal, whole
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.clauses import WrittenOption
 from penstock.language.plan_choices import NO_CHOICES, normal_choices
+from penstock.quantities import budget_text, cores_text, share_of
+from penstock.shedding.policies import DEFAULT, POLICIES
 from penstock.types import Interval
 
 #: The value of a source's attribute that takes it away.
@@ -101,7 +102,7 @@ SHEDDING_ATTRIBUTES = OptionTable(
     (
         Option("memory", _BUDGET, "the most that coalescing holds for its window; beyond it tuples are shed"),
         Option("cpu", _CORES, "the cores that it may use; beyond them the values with the largest hashes are shed"),
-        Option("shed", one_of(*SHEDDING_POLICIES), "which tuple goes first", "cals_q"),
+        Option("shed", one_of(*POLICIES), "which tuple goes first", DEFAULT),
         Option("buckets", whole(1), "parts of the budget, by hash of the value", "1"),
         Option("compact", _COMPACT, "whether equal tuples of one life count once", "true"),
         Option("error_sample", _PERCENT, "share of the values also held unshed, to estimate accuracy", "5%"),

@@ -44,11 +44,9 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES, read_memory
 from penstock.language.text import TextSpan
 from penstock.settings import Settings
+from penstock.shedding.policies import WHOLE_VALUES
 from penstock.tree import transform_up
 from penstock.types import CALENDAR, END, Interval, Unit
-
-#: Policies that drop whole values, so that what is kept is exact.
-_EXACT = ("value",)
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bo
                 if lenient:
                     return node
                 raise refusal
-            policy = options.policy if node.closed is None else _EXACT[0]
+            policy = options.policy if node.closed is None else WHOLE_VALUES
             shed = Shed(
                 node.input,
                 policy,

@@ -1,7 +1,7 @@
 """Accumulators ("lanes"): the additive numbers that aggregates are computed from, so that panes and expirations are
 sums.
 
-An `AggregateLayout` (`plan/state/aggregate_layout.py`) says which lanes the aggregates of one GROUP BY need; what the
+An `AggregateLayout` (`plan/state/aggregate_layout.py`) has the lanes that the aggregates of one GROUP BY need; what the
 lanes of one accumulator are is written in its file in `expressions/aggregates/accumulators/`. Integer lane 0 is the
 multiplicity of rows. What is not additive travels as value columns beside the lanes. The lanes of a DISTINCT argument,
 which move when a value comes or goes, are made of its values where that is known.

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.expansions import add_lanes, clear_empty
-from penstock.loops import loop
 from penstock.physical.kernels.compiled import with_room
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.aggregates.running_sums import shown_places, with_new

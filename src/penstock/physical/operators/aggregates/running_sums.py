@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row
 from penstock.expressions.aggregates.accumulators.total import rounded_sum
-from penstock.loops import loop
 from penstock.physical.kernels.compiled import sort_first, with_room
 from penstock.physical.kernels.compiling import compiled
 

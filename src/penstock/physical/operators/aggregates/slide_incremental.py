@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Elements, Int64s, concat_arrays
 from penstock.physical.kernels import boundary_pieces as spans
 from penstock.physical.kernels.boundary_pieces import pieces

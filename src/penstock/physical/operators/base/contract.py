@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from penstock.figures.figure import FigureValues
 from penstock.physical.decisions import NO_DECISIONS, Decisions
 from penstock.physical.elements import Elements
 from penstock.physical.plan.plan import Plan
@@ -30,7 +31,7 @@ class Moment:
     heartbeat: every element with ts ≤ heartbeat has been passed to `process`; start: the first instant of the
     operator's inputs, None while it is unknown; shard: the number of this shard; open: time continues after the
     heartbeat, so elements of the instant after it may have arrived already; decided: what was decided before the round
-    for the queries of the operator, where its spec says that it follows decisions (`Spec.follows_decisions`)."""
+    for the queries of the operator, where its spec follows decisions (`Spec.follows_decisions`)."""
 
     heartbeat: int
     start: int | None
@@ -119,9 +120,8 @@ class Operator:
         """Return the updates rejected in the rounds since the last call; each is returned once."""
         return []
 
-    def figures(self) -> Mapping[str, int | float]:
-        """Return figures of the operator, by name, a fixed number of them: for EXPLAIN ANALYZE and metrics. Names with
-        # are counts by bucket: for metrics alone."""
+    def figures(self) -> FigureValues:
+        """Return the figures of the operator, a fixed number of them, for EXPLAIN ANALYZE and metrics."""
         return {}
 
     def synopses(self) -> Mapping[str, Synopsis]:
@@ -140,7 +140,7 @@ class Operator:
 Tables = Mapping[str, Elements]
 
 
-class NestedRun(Protocol):
+class InnerRun(Protocol):
     """A plan that runs inside of an operator, on the operator's own instants."""
 
     def run(self, given: Mapping[str, Elements], reached: int) -> list[Elements]:
@@ -149,8 +149,8 @@ class NestedRun(Protocol):
     def synopses(self) -> dict[str, Synopsis]:
         """Return the state of the plan's operators, by names that are unique in the plan."""
 
-    def figures(self) -> Mapping[str, int | float]:
-        """Return the figures of the operators of the plan; the greatest of shares, the sum of all others."""
+    def figures(self) -> FigureValues:
+        """Return the figures of the operators of the plan as those of one."""
 
     def marks(self) -> Sequence[Json]:
         """Return small state beside the synopses, as plain JSON."""
@@ -160,12 +160,12 @@ class NestedRun(Protocol):
 
 
 #: Start a plan inside of an operator. The executor provides it, so that operators do not import it.
-RunPlan = Callable[[Plan, Tables], NestedRun]
+RunPlan = Callable[[Plan, Tables], InnerRun]
 
 
-def refuse_nested_plan(plan: Plan, tables: Tables) -> NestedRun:
+def refuse_inner_plan(plan: Plan, tables: Tables) -> InnerRun:
     """Stand in for a `RunPlan` where no operator has a plan inside of it."""
-    raise AssertionError("no executor was passed that runs nested plans")
+    raise AssertionError("no executor was passed that runs inner plans")
 
 
 @dataclass(frozen=True)
@@ -174,4 +174,4 @@ class OperatorContext:
 
     tables: Tables
     shards: int
-    run_plan: RunPlan = refuse_nested_plan
+    run_plan: RunPlan = refuse_inner_plan

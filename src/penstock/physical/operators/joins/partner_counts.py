@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from penstock.compilation import loop
 from penstock.errors import PenstockError
 from penstock.expressions.evaluation.evaluate import mask
-from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
@@ -109,7 +109,8 @@ class PartnerCounts(CountedOperator):
 
 class StaticPartnerCounts(Operator):
     """The same for a static relation held in memory. Pairs are formed in pieces, and only of tuples for which what the
-    condition says of them alone is TRUE; where a partner is anything with the same key, one row of each key is held."""
+    condition requires of them alone is TRUE; where a partner is anything with the same key, one row of each key is
+    held."""
 
     def __init__(self, spec: StaticPartnerCountsSpec, table: Elements) -> None:
         self._spec = spec

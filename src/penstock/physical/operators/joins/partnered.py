@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Elements, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes, sum_by_code, with_time
 from penstock.physical.kernels.fingerprints import fingerprints

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
+from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.double_pairs import HUGE, MOST_UNITS, UNIT
 from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row, add_value
 from penstock.expressions.aggregates.accumulators.total import UP
-from penstock.loops import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.preferences.layout import Float64s, Int64s

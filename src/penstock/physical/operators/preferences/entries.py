@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.preference_clause import Preference, PreferenceOrder
+from penstock.compilation import loop
 from penstock.expressions.draws import draws, exponential_draws
 from penstock.expressions.evaluation.evaluate import evaluate
 from penstock.expressions.nodes import Expression, with_estimates
-from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements
 from penstock.physical.synopses.preferences.layout import (
     BASE,

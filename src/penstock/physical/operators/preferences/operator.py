@@ -14,29 +14,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from penstock import figures
 from penstock.algebra.nodes.preference_clause import BudgetKind, Preference
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.events import log_event, logger_of
 from penstock.expressions.evaluation.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.expressions.sketches.count_sketch import value_hashes
+from penstock.figures.figure import FigureValues
 from penstock.physical.decisions import Decided
 from penstock.physical.elements import Bools, Elements, Int64s, empty
 from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer
 from penstock.physical.operators.joins.join import keyed
-from penstock.physical.operators.preferences.at_once import (
-    Arrivals,
-    WorkAtOnce,
-    in_one_portion,
-    is_covered,
-    portions,
-    work_at_once,
-)
 from penstock.physical.operators.preferences.entries import Direction, MakingElements
 from penstock.physical.operators.preferences.feedback import StreamAhead
 from penstock.physical.operators.preferences.parameters import queue_parameters
-from penstock.physical.plan.preferences.queries import AT_ONCE, CHARGED_UNITS, DONE_UNITS, PREFERENCE
+from penstock.physical.plan.preferences.queries import AT_ONCE
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.preferences.layout import (
     DONE,
@@ -73,6 +67,122 @@ from penstock.physical.synopses.summaries.declared import summary_of
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary, ZoneEstimates
 from penstock.storage.documents import Document, flag, integer
 from penstock.types import BEGIN, END
+
+# --- Rounds whose work is done at once: nothing waits before, and the budget covers all units of every instant.
+#
+# No entry then needs a place in the queue, and no summary is asked: pairs are examined in batches, as a plain join
+# does.
+
+#: Pairs are examined in portions of about this many.
+PAIRS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What has arrived at one input.
+
+    Args:
+        direction: how elements make entries.
+        making: those that do.
+        others: the elements that they look up.
+    """
+
+    direction: Direction
+    making: MakingElements
+    others: NumberedElements
+
+    def count_pairs(self, most: int) -> Int64s | None:
+        """Return the pairs of each element; None where they are more than `most` together."""
+        if self.direction.alone:
+            return np.ones(len(self.making.elements), np.int64)
+        return self.others.count_alive(self.making.starts, self.making.elements.ts, most)
+
+    def units(self, pairs: Int64s) -> Int64s:
+        """Return the units of each element, which is looked up once."""
+        return pairs if self.direction.single or self.direction.alone else pairs + 1
+
+    def part(self, low: int, high: int) -> Arrivals:
+        """Return elements low to before high."""
+        if low == 0 and high == len(self.making.elements):
+            return self
+        one = self.making
+        making = MakingElements(
+            one.elements.slice(low, high),
+            one.numbers[low:high],
+            one.starts[low:high],
+            one.bounds[low:high],
+            one.orders[low:high],
+        )
+        return replace(self, making=making)
+
+
+@dataclass(frozen=True)
+class WorkAtOnce:
+    """Pairs of one input that are examined when its elements arrive.
+
+    Args:
+        x: by pair, its element.
+        partners: by pair, the other element; None for a selection.
+        entries, units: how many are done.
+    """
+
+    x: Elements
+    partners: Elements | None
+    entries: int
+    units: int
+
+
+def is_covered(arrivals: Sequence[Arrivals], pairs: Sequence[Int64s], units_per_element: int | None, most: int) -> bool:
+    """Return whether the budget covers all units. pairs: by input and element; units_per_element: grants, if any; most:
+    units of all together."""
+    units = [one.units(count) for one, count in zip(arrivals, pairs, strict=True)]
+    if sum(int(of.sum()) for of in units) > most:
+        return False
+    if units_per_element is None or max(int(of.max(initial=0)) for of in units) <= units_per_element:
+        return True
+    ts = np.concatenate([one.making.elements.ts for one in arrivals])
+    every = np.concatenate(units)
+    order = np.argsort(ts, kind="stable")
+    starts = np.flatnonzero(np.diff(ts[order], prepend=ts[order][0] - 1))
+    counts = np.diff(np.append(starts, len(ts)))
+    return bool((np.add.reduceat(every[order], starts) <= units_per_element * counts).all())
+
+
+def in_one_portion(pairs: Sequence[Int64s]) -> bool:
+    """Return whether pairs are so few that they are examined together; then places of elements are not needed."""
+    return sum(int(count.sum()) for count in pairs) <= PAIRS_AT_ONCE
+
+
+def portions(arrivals: Sequence[Arrivals], pairs: Sequence[Int64s]) -> Iterator[list[tuple[Arrivals, Int64s]]]:
+    """Yield what arrived in the order of the elements, cut so that about `PAIRS_AT_ONCE` pairs are in a portion."""
+    if in_one_portion(pairs):
+        yield list(zip(arrivals, pairs, strict=True))
+        return
+    orders = np.concatenate([one.making.orders for one in arrivals])
+    order = np.argsort(orders, kind="stable")
+    before = np.cumsum(np.concatenate(pairs)[order])
+    portion = np.append(0, before[:-1]) // PAIRS_AT_ONCE
+    begins = orders[order][np.flatnonzero(np.diff(portion, prepend=-1))].tolist()
+    for low, high in zip(begins, [*begins[1:], int(orders.max()) + 1], strict=True):
+        found = []
+        for one, count in zip(arrivals, pairs, strict=True):
+            first, last = (int(place) for place in np.searchsorted(one.making.orders, [low, high]))
+            found.append((one.part(first, last), count[first:last]))
+        yield found
+
+
+def work_at_once(arrived: Arrivals, counts: Int64s) -> WorkAtOnce:
+    """Return the pairs of elements. counts: pairs of each."""
+    direction, making, others = arrived.direction, arrived.making, arrived.others
+    size = len(making.elements)
+    if direction.alone:
+        return WorkAtOnce(making.elements, None, size, size)
+    which, numbers = others.alive(making.starts, counts, making.elements.ts)
+    x = making.elements.take(which)
+    partners = others.rows_of(numbers) if len(numbers) else empty(direction.types[1 - direction.side])
+    look_ups = 0 if direction.single else size
+    return WorkAtOnce(x, partners, look_ups or len(which), look_ups + len(which))
+
 
 LOG = logger_of("preferences")
 
@@ -172,36 +282,29 @@ class Preferring(Operator, ABC):
         self._warned = flag(marks, "warned")
         self._charged = integer(marks, "charged")
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         queue = self._queue
         if not self._order:
             return {}
-        return {
-            **{f"{PREFERENCE}{name}": value for name, value in self._result_figures().items()},
-            DONE_UNITS: queue.number(UNITS_DONE),
-            **({CHARGED_UNITS: self._charged / AT_ONCE} if self._granted else {}),
-            f"{PREFERENCE}units waiting": queue.units_waiting,
-            f"{PREFERENCE}units expired": queue.number(UNITS_EXPIRED),
-            f"{PREFERENCE}units shed": queue.number(UNITS_SHED),
-            f"{PREFERENCE}entries made": queue.number(MADE_ENTRIES),
-            f"{PREFERENCE}entries done": queue.number(DONE),
-            f"{PREFERENCE}entries waiting": queue.number(WAITING),
-            f"{PREFERENCE}entries expired": queue.number(EXPIRED),
-            f"{PREFERENCE}entries shed": queue.number(SHED),
-        }
-
-    def _result_figures(self) -> Mapping[str, int | float]:
-        """Return what is known of results, and of the pairs that are missing (`watching/preference_metrics.py`)."""
-        queue = self._queue
         missing, unknown = queue.pairs_missing
         return {
             **queue.results.figures(),
-            "rows": self._order,
-            "pairs examined": queue.number(PAIRS),
-            "pairs missing": missing,
-            "look-ups missing": unknown,
-            "look-ups": queue.number(LOOK_UPS),
-            "pairs of look-ups": queue.number(LOOK_UP_PAIRS),
+            **({figures.UNITS_CHARGED: self._charged / AT_ONCE} if self._granted else {}),
+            figures.PREFERENCE_ROWS: self._order,
+            figures.PAIRS_EXAMINED: queue.number(PAIRS),
+            figures.PAIRS_MISSING: missing,
+            figures.LOOK_UPS_MISSING: unknown,
+            figures.LOOK_UPS: queue.number(LOOK_UPS),
+            figures.LOOK_UP_PAIRS: queue.number(LOOK_UP_PAIRS),
+            figures.UNITS_DONE: queue.number(UNITS_DONE),
+            figures.UNITS_WAITING: queue.units_waiting,
+            figures.UNITS_EXPIRED: queue.number(UNITS_EXPIRED),
+            figures.UNITS_SHED: queue.number(UNITS_SHED),
+            figures.ENTRIES_MADE: queue.number(MADE_ENTRIES),
+            figures.ENTRIES_DONE: queue.number(DONE),
+            figures.ENTRIES_WAITING: queue.number(WAITING),
+            figures.ENTRIES_EXPIRED: queue.number(EXPIRED),
+            figures.ENTRIES_SHED: queue.number(SHED),
         }
 
     def process(self, port: int, elements: Elements) -> list[Elements]:

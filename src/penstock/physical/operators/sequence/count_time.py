@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.arrival_order import argsort_values
 from penstock.physical.kernels.ticks import round_up
@@ -36,7 +37,7 @@ class CountTime(ReorderingOperator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), **self._inner.synopses()}
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         return self._inner.figures()
 
     def marks(self) -> Document:

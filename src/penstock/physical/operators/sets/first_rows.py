@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, argsort_uint64, group_codes
 from penstock.physical.kernels.compiling import compiled

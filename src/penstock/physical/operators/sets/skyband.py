@@ -11,7 +11,7 @@ import heapq
 
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 
 #: A state with fewer rows that end is not worth looking through.

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.shed import bucket_budgets
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
@@ -70,7 +71,7 @@ class BudgetedRuns(ReorderingOperator, DropsValues):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), "runs": self._runs}
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         batch = self._runs.batch
         held = int(self._budget.weights(batch.columns[3:], batch.num_rows).sum())
         covered = sum((int64s(batch.column(1)) - int64s(batch.column(2))).tolist())

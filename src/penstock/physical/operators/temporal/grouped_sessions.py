@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.expressions.aggregates.accumulators.expansions import add_row
 from penstock.expressions.aggregates.contract import ArgumentState
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, distinct_slots, group_codes, in_time
 from penstock.physical.kernels.compiling import compiled
@@ -46,7 +47,7 @@ class SessionPieces(Operator):
         self._spec = spec
         self._left_out = LeftOut()
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         return self._left_out.figures()
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
@@ -147,7 +148,7 @@ class GroupedSessions(MayHaveBudget, ReorderingOperator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"sessions": self._sessions, **super().synopses()}
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         return {**super().figures(), **open_periods(self._sessions, _ALIVE)}
 
     def advance(self, moment: Moment) -> list[Elements]:

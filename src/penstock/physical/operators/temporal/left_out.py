@@ -5,13 +5,12 @@ Rows without a period are those whose begin or end is NULL, whose period is empt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
+from penstock.figures import ENDED_ON_ARRIVAL, OPEN_PERIODS, WITHOUT_PERIOD
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Bools, Elements
 from penstock.physical.operators.base.contract import Operator
-from penstock.physical.plan.temporal.figures import ENDED_ON_ARRIVAL, OPEN_PERIODS, WITHOUT_PERIOD
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.storage.documents import Document, integers
 
@@ -32,7 +31,7 @@ class LeftOut:
     def ended_on_arrival(self, rows: Elements, ended: Bools) -> None:
         self._ended += int(np.count_nonzero(ended & (rows.signs > 0)))
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         return {WITHOUT_PERIOD: self._without_period, ENDED_ON_ARRIVAL: self._ended}
 
     def marks(self) -> Document:
@@ -47,7 +46,7 @@ class CountsLeftOut(Operator):
 
     _left_out: LeftOut
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         return self._left_out.figures()
 
     def marks(self) -> Document:
@@ -61,6 +60,6 @@ def _come(elements: Elements) -> int:
     return len(elements) if elements.sign is None else int(np.count_nonzero(elements.sign > 0))
 
 
-def open_periods(table: KeyedTable, alive: int) -> Mapping[str, int | float]:
-    """Return the figure of the slots whose session or stretch goes on; alive: the lane that says so."""
+def open_periods(table: KeyedTable, alive: int) -> FigureValues:
+    """Return the figure of the slots whose session or stretch goes on; alive: the lane that is 1 where it does."""
     return {OPEN_PERIODS: int(np.count_nonzero(table.integers[alive, : table.count]))}

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.kernels.compiling import compiled
@@ -99,7 +100,7 @@ class Sessions(MayHaveBudget, DropsValues, CountsLeftOut, ReorderingOperator):
         self._early.add(self._left_out.without_period(elements, lasting(elements)))
         return []
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         return {**super().figures(), **open_periods(self._partitions, _ALIVE)}
 
     def advance(self, moment: Moment) -> list[Elements]:

@@ -17,18 +17,19 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, bucket_budgets
 from penstock.expressions.value_sizes import value_bytes
+from penstock.figures import WITHOUT_PERIOD
+from penstock.figures.figure import FigureValues
 from penstock.physical.decisions import WHOLE, Decided, Decisions
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.stretch_budget import AccuracyFloor, DropsValues, ranks_of
-from penstock.physical.plan.temporal.figures import WITHOUT_PERIOD
 from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.held_tuples import HeldTuples
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.accuracy import AccuracyEstimate
-from penstock.shedding.contract import DropUnit, Shedding
+from penstock.shedding.contract import Shedding
 from penstock.shedding.hashing import FallingThresholds, bucket_of
 from penstock.shedding.layout import (
     DROPPED,
@@ -39,7 +40,7 @@ from penstock.shedding.layout import (
     DROPPED_SLOT,
 )
 from penstock.shedding.ledger import Ledger
-from penstock.shedding.policies import POLICIES
+from penstock.shedding.policies import POLICIES, DropUnit
 from penstock.shedding.record import SheddingRecord
 from penstock.shedding.shedder import ArrivingTuples, Shedder, SheddingOutcome
 from penstock.storage.documents import Document
@@ -151,7 +152,7 @@ class Shed(ReorderingOperator, DropsValues):
         if self._record.ledger.live:
             self._floor.hold(judged)
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         if not self._record.arrived:
             return {}
         return {**self._record.figures(self._shedders), WITHOUT_PERIOD: self._without_period}

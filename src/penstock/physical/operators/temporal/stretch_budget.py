@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,21 @@ from penstock.events import log_event, logger_of
 from penstock.expressions.draws import draws
 from penstock.expressions.sampling.inclusion import SIDE, packed
 from penstock.expressions.value_sizes import value_bytes
+from penstock.figures import (
+    COVERAGE_AT_LEAST,
+    EXACT,
+    EXTRANEOUS,
+    LOST_TICKS_LIVE,
+    SHED_ARRIVED,
+    SHED_BUDGET,
+    SHED_BY_CPU,
+    SHED_HELD,
+    SHED_LIVE,
+    SHED_TUPLES,
+    SHED_WEIGHT,
+    VANISHED,
+)
+from penstock.figures.figure import FigureValues
 from penstock.physical.decisions import Decided, Decisions
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.operators.base.contract import Moment, Operator
@@ -176,25 +191,23 @@ class WholeBudget:
         """Forget what is no longer missing."""
         self._ledger.pass_to(heartbeat)
 
-    def figures_of(
-        self, held: int, covered: int, heartbeat: int, estimate: AccuracyEstimate
-    ) -> Mapping[str, int | float]:
+    def figures_of(self, held: int, covered: int, heartbeat: int, estimate: AccuracyEstimate) -> FigureValues:
         """Return the figures of shedding, where entries of weight `held` cover so many ticks."""
         lost = self._ledger.lost(heartbeat) if self._ledger.live else 0
         return {
             **(estimate.figures() if self._ledger.live else {}),
-            "held": held,
-            "budget": self._spec.budget if self._spec.budget < NO_BUDGET else 0,
-            "arrived": self._arrived,
-            "shed": self._shed,
-            "shed by cpu": self._by_cpu,
-            "shed live": self._ledger.live,
-            "shed weight": self._missing(held),
-            "lost ticks live": lost,
-            "extraneous total": 0,
-            "vanished total": self._machine.dropped,
-            "exact": int(self._ledger.live == 0),
-            "coverage at least": round(covered / (covered + lost), 6) if lost else 1.0,
+            SHED_HELD: held,
+            SHED_BUDGET: self._spec.budget if self._spec.budget < NO_BUDGET else 0,
+            SHED_ARRIVED: self._arrived,
+            SHED_TUPLES: self._shed,
+            SHED_BY_CPU: self._by_cpu,
+            SHED_LIVE: self._ledger.live,
+            SHED_WEIGHT: self._missing(held),
+            LOST_TICKS_LIVE: lost,
+            EXTRANEOUS: 0,
+            VANISHED: self._machine.dropped,
+            EXACT: int(self._ledger.live == 0),
+            COVERAGE_AT_LEAST: round(covered / (covered + lost), 6) if lost else 1.0,
         }
 
     def _missing(self, held: int) -> int:
@@ -350,7 +363,7 @@ class BudgetOfStretches(WholeBudget):
         if len(entered):
             self.note(len(entered), rows, ranks, int(arrivals.stamps.max()))
 
-    def figures(self, heartbeat: int) -> Mapping[str, int | float]:
+    def figures(self, heartbeat: int) -> FigureValues:
         """Return the figures of shedding; those of what goes on, since nothing else is held."""
         if not self._arrived:
             return {}
@@ -375,7 +388,7 @@ class MayHaveBudget(Operator):
     #: The last heartbeat.
     _reached = 0
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         found = super().figures()
         return found if self._budget is None else {**found, **self._budget.figures(self._reached)}
 

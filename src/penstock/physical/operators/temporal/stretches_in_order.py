@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, distinct_slots, group_codes, in_time
 from penstock.physical.kernels.compiling import compiled
@@ -105,7 +106,7 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         self._early.add(self._left_out.without_period(elements, with_periods(elements)))
         return []
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         return {**super().figures(), **(open_periods(self._values, _ALIVE) if self._only_closed else {})}
 
     def advance(self, moment: Moment) -> list[Elements]:

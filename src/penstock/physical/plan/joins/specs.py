@@ -229,7 +229,7 @@ class StoreJoinSpec(JoinSpec):
 
 @dataclass(frozen=True)
 class TakingBackJoinSpec(StoreJoinSpec):
-    """An equi-join with a window over a window store that takes its results back (`lowering/ends.py`)."""
+    """An equi-join with a window over a window store that takes its results back (`lowering/retracting_joins.py`)."""
 
     takes_back: ClassVar[bool] = True
 
@@ -361,7 +361,7 @@ class PartnerCountsSpec(Spec):
 @dataclass(frozen=True)
 class StaticPartnerCountsSpec(PassingSpec):
     """The partners of a tuple in a static relation of which every task holds a copy; no tuple is stored. table_types:
-    of the static relation, whose columns PADDED appends; alone: what the condition says of the tuple alone."""
+    of the static relation, whose columns PADDED appends; alone: the conjuncts of the condition on the tuple alone."""
 
     keeps_times: ClassVar[bool] = True
 

@@ -15,11 +15,6 @@ from penstock.expressions.text import to_sql
 from penstock.physical.plan.spec import Parameter, Spec
 from penstock.physical.plan.state.state_parts import INDEX, TIMES, StateInput, StatePart, all_rows
 
-#: The prefix of the names of figures of operators, and the name of the units that are done.
-PREFERENCE = "preference "
-DONE_UNITS = f"{PREFERENCE}units done"
-#: Under AUTO, the units that were done as grants count them: those done at once count a part.
-CHARGED_UNITS = "units charged"
 #: So many units done at once take at most the time of one that is done by the queue. Measured: 8 to 40.
 AT_ONCE = 8
 

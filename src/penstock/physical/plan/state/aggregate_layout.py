@@ -71,7 +71,7 @@ class Argument:
     @property
     def carried_lanes(self) -> int:
         """Return how many of its integer lanes travel in lane rows. Those of DISTINCT arguments and of registers follow
-        from values, but for the lane that says how often a cell counts."""
+        from values, but for the lane with how often a cell counts."""
         if self.kind is ArgumentState.SUMS:
             return self.integer_lanes
         return 1 if self.encoder is not None else 0

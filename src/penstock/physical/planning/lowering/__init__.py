@@ -1,18 +1,18 @@
 """One lowering per logical operator, a file per family; importing this package registers them all."""
 
-from penstock.physical.planning.lowering import (
+from penstock.physical.planning.lowering import (  # noqa: F401 - each registers its lowerings
     aggregates,
     coalesce,
     frequency,
     frequent,
     joins,
-    matching,
     multi_join,
     nonretroactive,
     preferences,
     results,
     rowwindow,
     rowwise,
+    semi_and_outer_joins,
     sets,
     shedding,
     streams,
@@ -21,22 +21,4 @@ from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.frequency import lower_answer
 from penstock.physical.planning.lowering.streams import lower_changes
 
-FAMILIES = (
-    aggregates,
-    coalesce,
-    frequency,
-    frequent,
-    joins,
-    matching,
-    multi_join,
-    nonretroactive,
-    preferences,
-    results,
-    rowwindow,
-    rowwise,
-    sets,
-    shedding,
-    streams,
-)
-
-__all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_answer", "lower_changes"]
+__all__ = ["Builder", "Lowered", "lower", "lower_answer", "lower_changes"]

@@ -21,13 +21,14 @@ from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.frequent import Blocks, blocks_of_rows, counted
 from penstock.algebra.nodes.windows import WindowKind
 from penstock.errors import PenstockError
+from penstock.figures import NEGATIVE_VALUES
 from penstock.physical.plan.panes import FrequentCandidatesSpec, FrequentItemsSpec, FrequentRule
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.sequence import ARRIVALS, CountTimeSpec
+from penstock.physical.planning.lowering.aggregate_input import lower_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.frequency import plan_inside
-from penstock.physical.planning.lowering.lanes import lower_lanes
-from penstock.physical.planning.lowering.watched import NEGATIVE, negative, watched
+from penstock.physical.planning.lowering.watched import negative, watched
 
 
 @lower.register
@@ -35,7 +36,7 @@ def _frequent(node: Frequent, builder: Builder) -> Lowered:
     blocks = blocks_of_rows(node.input)
     if blocks is not None:
         return lower_in_blocks(node, blocks, builder)
-    child = watched(builder.lower(node.input), node.input, {NEGATIVE: negative(node.aggregate)}, builder)
+    child = watched(builder.lower(node.input), node.input, {NEGATIVE_VALUES: negative(node.aggregate)}, builder)
     counts = Aggregate(node.input, node.group, (counted(node.aggregate),), ("count",))
     lanes = lower_lanes(counts, builder, child=child)
     candidates = FrequentCandidatesSpec(lanes.plan, node.per, node.k + 1)

@@ -21,10 +21,10 @@ from penstock.physical.plan.joins.specs import (
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.plan_choices import step_operator
 from penstock.physical.plan.step_choices import KIND, KindChoice, kind_named
+from penstock.physical.planning.lowering.aggregate_lookups import lower_probe, probe_of
 from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, lower, meet, moved_partitions
-from penstock.physical.planning.lowering.ends import choice_of
-from penstock.physical.planning.lowering.probes import lower_probe, probe_of
 from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells, one_row
+from penstock.physical.planning.lowering.retracting_joins import choice_of
 from penstock.physical.planning.lowering.stores import StoredSide, arriving, stored_side, window_store
 
 

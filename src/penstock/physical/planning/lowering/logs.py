@@ -15,8 +15,8 @@ from penstock.algebra.nodes.base import operators
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec, LoggedAggregateSpec, RowLogSpec
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.state.aggregate_layout import plan_lanes
+from penstock.physical.planning.lowering.aggregate_input import lane_names, lane_types
 from penstock.physical.planning.lowering.builder import Builder, Lowered, moved_partitions
-from penstock.physical.planning.lowering.lanes import lane_names, lane_types
 from penstock.physical.planning.lowering.stores import window_of, without_window
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates
 

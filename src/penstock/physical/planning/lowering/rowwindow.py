@@ -19,12 +19,13 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.base.arrival_order import in_arrival_order
 from penstock.algebra.nodes.row_draws import RowDraws, drawn_by_pane
+from penstock.figures import ROWS_NEVER_DRAWN
 from penstock.physical.plan.joins.specs import StampSpec
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.windows import RowDrawsSpec, RowWindowSpec, SampleSpec, StepWindowSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.frequent import lower_in_blocks
-from penstock.physical.planning.lowering.watched import NEVER_DRAWN, never_drawn, watched
+from penstock.physical.planning.lowering.watched import never_drawn, watched
 
 
 @lower.register
@@ -82,7 +83,7 @@ def _window_sample(node: WindowSample, builder: Builder) -> Lowered:
 def _row_draws(node: RowDraws, builder: Builder) -> Lowered:
     child = builder.lower(node.input)
     if node.weight is not None:
-        child = watched(child, node.input, {NEVER_DRAWN: never_drawn(node.weight)}, builder)
+        child = watched(child, node.input, {ROWS_NEVER_DRAWN: never_drawn(node.weight)}, builder)
     if node.per:
         edge, stage, partitions = builder.keyed(child, node.per)
     else:

@@ -10,8 +10,8 @@ from penstock.physical.plan.inputs import StaticSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.sets import CopyRule, SetOperationSpec, TopKSpec
 from penstock.physical.plan.strategies import Strategy
+from penstock.physical.planning.lowering.aggregate_lookups import may_take_back
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
-from penstock.physical.planning.lowering.probes import may_take_back
 
 ONE_SHARD: frozenset[tuple[int, ...]] = frozenset({()})
 

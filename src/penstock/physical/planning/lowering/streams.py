@@ -28,10 +28,10 @@ from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.plan.streams import ChangesSpec, DistinctChangesSpec, RStreamSpec, StreamMode
+from penstock.physical.planning.lowering.aggregate_lookups import may_take_back
 from penstock.physical.planning.lowering.aggregates import can_tell_rows, lower_at_boundaries
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
-from penstock.physical.planning.lowering.ends import taken_back
-from penstock.physical.planning.lowering.probes import may_take_back
+from penstock.physical.planning.lowering.retracting_joins import taken_back
 from penstock.tree import walk
 
 

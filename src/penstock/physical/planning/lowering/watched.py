@@ -10,18 +10,15 @@ from penstock.expressions.aggregates.estimate import range_of, upper_of
 from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import DOUBLE
 from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
+from penstock.figures.figure import Figure
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.rowwise import WatchedSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered
 
-#: The figures: values below 0 of the SUM by which items are frequent; values out of the range of a bound; rows whose
-#: weight is not above 0.
-NEGATIVE, OUTSIDE, NEVER_DRAWN = "negative values", "values out of range", "rows never drawn"
 
-
-def watched(child: Lowered, node: Algebra, conditions: Mapping[str, Expression | None], builder: Builder) -> Lowered:
+def watched(child: Lowered, node: Algebra, conditions: Mapping[Figure, Expression | None], builder: Builder) -> Lowered:
     """Return the rows of `node`, which `child` computes, with those counted that satisfy each condition."""
-    found = tuple((name, condition) for name, condition in conditions.items() if condition is not None)
+    found = tuple((figure, condition) for figure, condition in conditions.items() if condition is not None)
     if not found:
         return child
     return replace(child, step=builder.add(WatchedSpec(found), [Edge(child.step)], child.stage, node))

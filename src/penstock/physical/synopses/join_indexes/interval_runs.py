@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.compiled import group_codes, mix_time, with_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints

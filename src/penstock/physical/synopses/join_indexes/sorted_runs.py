@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes
 from penstock.physical.kernels.compiling import compiled

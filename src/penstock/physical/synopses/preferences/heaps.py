@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.synopses.preferences.layout import (
     BEST,
     CURSOR,

@@ -11,7 +11,7 @@ import math
 import numba as nb
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.preferences.heaps import move_end, put, rebuild, take
 from penstock.physical.synopses.preferences.layout import (

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.synopses.preferences.layout import (
     BASE,
     BASES,

@@ -16,7 +16,7 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Bools, Elements, concat, empty, int64s, unnamed
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.contract import Chunks, Synopsis
@@ -37,7 +37,7 @@ from penstock.physical.synopses.preferences.result_messages import NewResults, T
 from penstock.storage.documents import Document, integer, integers
 
 # A result: integers, and floats. BEST: the largest product of a threshold above its key and its weight, NaN before it
-# counts. CAP: the least key that was shed since it was made, NaN for none. CHANCE: as its record says, 0 before it has
+# counts. CAP: the least key that was shed since it was made, NaN for none. CHANCE: as in its record, 0 before it has
 # one.
 MADE, SINCE, STRETCH, DRAWN, PROBED = 0, 1, 2, 3, 4
 INTEGERS = 5

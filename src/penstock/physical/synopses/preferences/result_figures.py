@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.compilation import loop
 from penstock.expressions.sketches.dd_sketch import OFFSET, buckets, values_of
-from penstock.loops import loop
+from penstock.figures import OTHER_DELAYS, PREFERENCE_RESULTS, PROMISING_DELAYS, RESULTS_OF_TWO, TICKS_APART
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Bools
 from penstock.physical.synopses.preferences.layout import (
     IS_PROMISING,
@@ -66,6 +68,11 @@ class BucketCounts:
             counts = np.zeros(len(codes), np.int64)
             counts[np.searchsorted(codes, self.codes)] = self.counts
             self.codes, self.counts = codes, counts
+
+    def by_code(self) -> dict[int, int]:
+        """Return the counts of the buckets that hold values, by their codes."""
+        pairs = zip(self.codes.tolist(), self.counts.tolist(), strict=True)
+        return {code: count for code, count in pairs if count}
 
     def flat(self) -> list[int]:
         """Return codes and counts in turn, as `of` reads them."""
@@ -195,17 +202,15 @@ class ResultFigures:
             self._apart += int(apart.sum()) if short else sum(apart.tolist())
             self._pairs += results
 
-    def figures(self) -> Mapping[str, int | float]:
-        """Return figures that add up over shards. Delays are counted by bucket: `delay promising #CODE`."""
-        found: dict[str, int | float] = {
-            "results": self._results,
-            "ticks apart": self._apart,
-            "results of two": self._pairs,
+    def figures(self) -> FigureValues:
+        """Return figures that add up over shards."""
+        return {
+            PREFERENCE_RESULTS: self._results,
+            TICKS_APART: self._apart,
+            RESULTS_OF_TWO: self._pairs,
+            PROMISING_DELAYS: self._delays["promising"].by_code(),
+            OTHER_DELAYS: self._delays["other"].by_code(),
         }
-        for name, delays in self._delays.items():
-            pairs = zip(delays.codes.tolist(), delays.counts.tolist(), strict=True)
-            found |= {f"delay {name} #{code}": count for code, count in pairs if count}
-        return found
 
     def marks(self) -> Document:
         return {

@@ -6,7 +6,7 @@ follow each other, and begin at the same candidate.
 
 from __future__ import annotations
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.synopses.preferences.layout import (
     BASES,
     CURSOR,

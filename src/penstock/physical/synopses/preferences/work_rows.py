@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.preferences.layout import (
     BEST,

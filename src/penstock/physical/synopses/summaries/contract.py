@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.fingerprints import UInt64s
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import overload
 
+from penstock.compilation import loop
 from penstock.expressions.sketches.count_sketch import STEP, CountSketchShape
-from penstock.loops import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, _mix

@@ -12,7 +12,7 @@ import numba as nb
 import numpy as np
 from numba.extending import overload
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, _mix

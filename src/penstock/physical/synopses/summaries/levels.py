@@ -58,15 +58,6 @@ class SummaryLevels:
         made: Int64s = zone_kernel.granularities(ts // self.granularity, now // self.granularity, self.rate, self.depth)
         return made
 
-    def next_move(self, now: int) -> int:
-        """Return the first instant after `now` at which zones pass to other granularities."""
-        return (now // self.granularity + 1) * self.granularity
-
-    @property
-    def coarse_zones(self) -> int:
-        """Return the largest number of zones of all granularities but G1."""
-        return (self.depth - 1) * self.rate
-
     @property
     def span(self) -> int:
         """Return the ticks that all granularities cover, from when they are full."""

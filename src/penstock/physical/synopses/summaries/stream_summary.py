@@ -1,8 +1,8 @@
 """The summary of a stream in one shard: how often each value came, by zones of time that grow coarser with age.
 
-A summary changes no answer. It counts the elements of its stream in order of (timestamp, arrival) and says of a value
-in which zones it has been, and about how often. An element is known by its arrival number, which counts all elements of
-the stream in this shard from 0, also those with NULL that are not summarised.
+A summary changes no answer. It counts the elements of its stream in order of (timestamp, arrival) and estimates of a
+value in which zones it has been, and about how often. An element is known by its arrival number, which counts all
+elements of the stream in this shard from 0, also those with NULL that are not summarised.
 """
 
 from __future__ import annotations

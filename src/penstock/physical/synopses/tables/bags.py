@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels import trees
 from penstock.physical.kernels.extremes import from_order_keys

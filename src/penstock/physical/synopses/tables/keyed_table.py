@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import distinct_slots
 from penstock.physical.kernels.compiling import compiled

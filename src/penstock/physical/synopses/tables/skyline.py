@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Bools, Int64s, int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis

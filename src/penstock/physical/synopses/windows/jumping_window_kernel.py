@@ -8,7 +8,7 @@ of the first waiting element, the first that is not too old, and the first waiti
 
 from __future__ import annotations
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.kernels.compiling import compiled
 
 WAITING, HELD, GONE = 0, 1, 2
@@ -84,7 +84,7 @@ def run(  # type: ignore[no-untyped-def]
     evaluations,
 ):
     """Feed the instants. most, length: of the window, -1 for no limit; every, slide: 0 for none. Elements of the log
-    from `base` on are new: `taken` says which of the given ones each is, `start` and `end` their lives (start 0: not
+    from `base` on are new: `taken` has which of the new ones each is, `start` and `end` their lives (start 0: not
     come in yet). evaluations: whether each instant is one. `old`, `ended`: elements from before that come in (the
     instant) or go (minus the instant). Return (size of the log, number of those)."""
     size = base

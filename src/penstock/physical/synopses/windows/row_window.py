@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.loops import loop
+from penstock.compilation import loop
 from penstock.physical.elements import Bools, Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_uint64
 from penstock.physical.kernels.fingerprints import fingerprints
@@ -241,7 +241,7 @@ class RowWindowBuffer(Synopsis):
         count = self._count[slots]
         needed = numbers > count // self._step * self._step - self._window
         needed[:over] = False
-        # The newest row says how far the partition has counted.
+        # The newest row has the number up to which the partition has counted.
         needed |= (numbers == count) & (count % self._step != 0)
         kept = np.flatnonzero(needed)
         whole, numbers = unnamed(self._take(kept)), numbers[kept]

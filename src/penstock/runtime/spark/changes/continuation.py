@@ -14,12 +14,12 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.progress import NOTHING
-from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.changes.received import ReceivedAnswers
 from penstock.runtime.spark.checkpoint.epochs import Epoch, PausedRecord, Received
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
+from penstock.runtime.spark.hydration.start_options import heartbeat_at
 from penstock.runtime.spark.output.emitted_content import ContentReader, EmittedContent
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers, typed

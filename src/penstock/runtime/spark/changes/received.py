@@ -13,10 +13,10 @@ from typing import Protocol
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.physical.execution.progress import NOTHING, timed_sources
-from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.checkpoint.epochs import Epoch, Received, last_offset
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.offset import Offset
+from penstock.runtime.spark.hydration.start_options import heartbeat_at
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers
 

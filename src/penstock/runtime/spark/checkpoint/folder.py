@@ -9,10 +9,10 @@
     rounds/             what each round reads, one file a task of Spark (`round_log.py`)
     state/              per stage and shard the state in files (`state_files.py`)
     history/            what the rounds of a live run have read, a block of rounds in a file (`round_history.py`)
-    backfill/           the state of queries that read their past and have not joined the others yet (`catching_up/`)
+    backfill/           the state of queries that read their past and have not joined the others yet (`hydration/`)
     kept/               records of sources that cannot be read twice, a folder each; removed after their rounds
-    compacted/          the first updates of posted relations, a folder each (`retained/compacted_updates.py`)
-    retained/           the accepted elements of streams that RETAIN them, a folder each (`retained/retained_log.py`)
+    compacted/          the first updates of posted relations, a folder each (`retention/compacted_updates.py`)
+    retained/           the accepted elements of streams that RETAIN them, a folder each (`retention/retained_log.py`)
     pins/               what a reader of the past holds back from being removed
     seen/               per round and task of Spark what an ingest task saw; the next round starts from it
     emitted/            what relation queries have emitted into sinks that a run cannot read (`recorded_sink.py`)

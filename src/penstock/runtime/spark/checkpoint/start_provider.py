@@ -20,7 +20,7 @@ class PastProvider(enum.Enum):
 
     #: The query needs none.
     NONE = "none"
-    #: What the run has read of the sources, as far as it can be read again (`catching_up/`).
+    #: What the run has read of the sources, as far as it can be read again (`hydration/`).
     SOURCES = "sources"
     #: The updates that the run has read of relations: they begin with their content, while streams are cut off.
     CONTENTS = "contents"

@@ -31,7 +31,7 @@ from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, h
 from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.round_history import RoundHistory
 from penstock.runtime.spark.input.task_files import file_name, file_text, load_read_tasks, shared_files
-from penstock.runtime.spark.retained.retention import Retention
+from penstock.runtime.spark.retention.retention import Retention
 from penstock.storage import storage
 from penstock.storage.seals import damaged
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.physical.execution.portions import earliest
 from penstock.physical.operators import Rejection
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.worker.answer_writer import PendingAnswer, answers_in
 from penstock.runtime.spark.worker.packets import (
@@ -24,7 +25,6 @@ from penstock.runtime.spark.worker.packets import (
     read_rejected,
     read_timings,
 )
-from penstock.runtime.watching.reports import IngestReport, ShardReport
 
 
 @dataclass

@@ -80,7 +80,7 @@ class SurplusAnswers:
         return due
 
     def _write(self, place: Path, batch: int, identity: str, late: Sequence[tuple[int, Elements]]) -> None:
-        """Write what waits after a batch; nothing is written where nothing waits."""
+        """Write the answers that wait after a batch; without such answers write no file."""
         for stale in self._paths(place, batch):
             storage().remove(stale)
         for number, (shard, elements) in enumerate(late):

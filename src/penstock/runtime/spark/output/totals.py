@@ -17,11 +17,12 @@ from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
+from penstock.runtime.monitoring.progress import QueryCounts, RunProgress, SourceCounts
+from penstock.runtime.monitoring.recorder import Backlog, Recorder, Totals
+from penstock.runtime.monitoring.time_jumps import warn_of_jumps
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.output.rejections import refused_in
-from penstock.runtime.watching.progress import QueryCounts, RunProgress, SourceCounts
-from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
-from penstock.runtime.watching.time_jumps import warn_of_jumps
+from penstock.storage.documents import Document
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
 from penstock.types import END, TimeDomain
@@ -87,7 +88,7 @@ class TotalsMark:
     refused: dict[str, dict[str, int]] = field(default_factory=dict)
     backfilled_epoch: int | None = None
     jumped: list[str] = field(default_factory=list)
-    at_ingest: dict[str, dict[str, int | float]] = field(default_factory=dict)
+    at_ingest: dict[str, Document] = field(default_factory=dict)
     heartbeats: dict[str, int] = field(default_factory=dict)
     source_heartbeats: dict[str, int] = field(default_factory=dict)
 
@@ -177,7 +178,7 @@ class RunTotals:
                 return
             self._totals.batch = batch
             if recorder is not None:
-                self._totals.at_ingest = {query: dict(sums) for query, sums in recorder.at_ingest.items()}
+                self._totals.at_ingest = dict(recorder.at_ingest)
             queries = self._totals.queries
             letters = self._dead_letters.folders()
             for name, count in rows.items():

@@ -26,7 +26,7 @@ _VERSIONS = re.compile(r"different version: (?P<theirs>[\d.]+) than that in driv
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Run a task if the workers' Python is another one. Raises PenstockError P0604."""
+    """Run a task if the workers have another version of Python. Raises PenstockError P0604."""
     chosen = _chosen()
     if chosen is None or _same(chosen):
         return

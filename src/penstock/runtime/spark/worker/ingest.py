@@ -23,12 +23,14 @@ from penstock.physical.execution.flow_counts import TappedPort, tapped_ports
 from penstock.physical.execution.ingest import StampedRows, read_columns, stamp
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.step_failures import StepFailures
+from penstock.runtime.monitoring.reports import IngestReport
+from penstock.runtime.monitoring.stopwatch import Stopwatch
 from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.input.input_planner import ReadTask
-from penstock.runtime.spark.retained.retained_log import RetainedLog, retained_columns
-from penstock.runtime.spark.retained.retained_writer import RetainedWriter
+from penstock.runtime.spark.retention.retained_log import RetainedLog, retained_columns
+from penstock.runtime.spark.retention.retained_writer import RetainedWriter
 from penstock.runtime.spark.worker.packets import (
     Packet,
     by_shard,
@@ -40,8 +42,6 @@ from penstock.runtime.spark.worker.packets import (
 )
 from penstock.runtime.spark.worker.tapped import published_taps
 from penstock.runtime.spark.worker.user_code import limited_user_code
-from penstock.runtime.watching.reports import IngestReport
-from penstock.runtime.watching.stopwatch import Stopwatch
 
 _MOST_LETTERS = 100_000
 

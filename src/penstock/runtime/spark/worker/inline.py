@@ -1,6 +1,6 @@
 """Run a round of a job in this process: Spark's tasks one after the other.
 
-For rounds before Spark starts (`catching_up/backfill.py`), and for tests of the files that a round leaves.
+For rounds before Spark starts (`hydration/backfill.py`), and for tests of the files that a round leaves.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.portions import earliest
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.operators import Rejection
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import open_state
@@ -33,7 +34,6 @@ from penstock.runtime.spark.worker.packets import (
 )
 from penstock.runtime.spark.worker.spill_files import unpacked
 from penstock.runtime.spark.worker.stage import ShardRound
-from penstock.runtime.watching.reports import IngestReport, ShardReport
 
 
 @dataclass

@@ -23,8 +23,8 @@ from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
 from penstock.physical.operators import Rejection
 from penstock.physical.plan.plan import Channel, Exchange
+from penstock.runtime.monitoring.reports import IngestReport, ShardReport, report_from_json
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
 from penstock.storage.documents import Document
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])

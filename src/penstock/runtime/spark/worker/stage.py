@@ -29,6 +29,8 @@ from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.operators import Operator
 from penstock.physical.plan.plan import Channel
 from penstock.physical.synopses.contract import StoredSynopsis
+from penstock.runtime.monitoring.reports import ShardReport
+from penstock.runtime.monitoring.stopwatch import Stopwatch
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.worker.answer_writer import AnswerWriter
 from penstock.runtime.spark.worker.packets import (
@@ -51,8 +53,6 @@ from penstock.runtime.spark.worker.spill_files import SpillFiles, unpacked
 from penstock.runtime.spark.worker.tapped import published_taps
 from penstock.runtime.spark.worker.user_code import limited_user_code
 from penstock.runtime.state.shard_manifest import ShardManifest
-from penstock.runtime.watching.reports import ShardReport
-from penstock.runtime.watching.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True)

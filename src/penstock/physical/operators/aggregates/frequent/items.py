@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.frequent import Measure
+from penstock.figures import MISSED_SHARE, PAIRS_HELD
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, distinct_slots, sum_by_code
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
@@ -64,12 +66,12 @@ class FrequentItems(Operator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue, "items": self._items, "pers": self._pers, "live": self._live}
 
-    def figures(self) -> Mapping[str, int | float]:
+    def figures(self) -> FigureValues:
         """Return the items of live lists, and the greatest share δ/N of any value of the PER columns."""
         pers = self._pers.by_slot.integers[: self._pers.count].astype(np.float64)
         missed, total = (pers[:, lane] * 2.0**32 + pers[:, lane + 1] for lane in (MISSED, TOTAL))
         share = np.divide(missed, total, out=np.zeros(len(pers)), where=total > 0)
-        return {"pairs held": self._live.rows, "missed share": float(share.max(initial=0.0))}
+        return {PAIRS_HELD: self._live.rows, MISSED_SHARE: float(share.max(initial=0.0))}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early.add(elements)

@@ -20,8 +20,8 @@ COUNT, DELTA, FIRST, ALL = 0, 2, 4, 5
 EVENT_LANES = 7
 #: Rows about an item: recorded, upper and missed counts, as pairs.
 MEASURE_LANES = 6
-#: What an item is compared with: δ, a number, a fraction of all counts.
-BY_DELTA, BY_NUMBER, BY_SHARE = 0, 1, 2
+#: What an item is compared with: a number, a fraction of all counts; 0 stands for δ.
+BY_NUMBER, BY_SHARE = 1, 2
 
 
 @compiled(reads="item per")

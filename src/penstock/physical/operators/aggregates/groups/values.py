@@ -28,7 +28,7 @@ from penstock.physical.synopses.tables.skyline import Skyline
 @dataclass(frozen=True)
 class _Bag:
     """An argument kept in order, and the calls (by position) computed from it, one question each. lane: the integer
-    lane that says how often a value counts."""
+    lane with how often a value counts."""
 
     column: int
     bag: LinkedBag
