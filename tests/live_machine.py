@@ -477,7 +477,7 @@ def live_steps(query: Query, chosen: tuple[PlanChoice, ...]) -> tuple[Step, ...]
     """Return the steps of a query as a live engine plans it."""
     ready = replace(query, root=optimize(query.root), choices=chosen)
     generation = Generation(1, [ready], Statistics(), grains_of([ready], Statistics(), Strategy.PATTERN, live=True))
-    return plan_part(generation, Strategy.PATTERN)[0].steps
+    return plan_part(generation, Strategy.PATTERN).plan.steps
 
 
 def _another(match: re.Match[str]) -> str:

@@ -92,7 +92,13 @@ ORACLE = {"deep_trees", "errors", "types", "tree", "expressions", "algebra"}
 #: Third-party package -> the only folders or modules that may import it. Its types alone, for the type checker, may be
 #: named elsewhere: nothing is loaded.
 OWNERS = {
-    "sqlglot": {"language", "server.pgwire.catalog", "server.pgwire.analysis", "server.pgwire.statements.kinds"},
+    "sqlglot": {
+        "language",
+        "server.pgwire.catalog",
+        "server.pgwire.analysis",
+        "server.pgwire.statements.bound",
+        "server.pgwire.statements.kinds",
+    },
     "pyspark": {"runtime.spark"},
     "py4j": {"runtime.spark"},
     "typer": {"cli"},
@@ -284,6 +290,41 @@ def _structure() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def hidden_writes(source: str) -> list[int]:
+    """The lines that look into the `__dict__` of an object, or write into one past its class. A frozen object may set
+    what is derived of itself, and `functools.cached_property` keeps it."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            found += [node.lineno] if node.attr == "__dict__" else []
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("object.__setattr__", "object.__delattr__"):
+            found += [node.lineno] if ast.unparse(node.args[0]) != "self" else []
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            value = node.value
+            found += [node.lineno] if isinstance(value, ast.Call) and ast.unparse(value.func) == "vars" else []
+    return found
+
+
+def test_no_object_is_written_into_past_its_class() -> None:
+    assert [f"{module_name(path)}:{line}" for path in SOURCES for line in hidden_writes(TEXTS[path])] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ('plan.__dict__["_known"] = 1', [1]),
+        ('known = plan.__dict__.setdefault("_known", {})', [1]),
+        ('vars(plan)["_known"] = 1', [1]),
+        ('object.__setattr__(plan, "_known", 1)', [1]),
+        ('object.__setattr__(self, "_known", 1)', []),
+        ('found = vars(self)["known"]', []),
+        ("@cached_property\ndef known(self): return 1", []),
+    ],
+)
+def test_a_hidden_write_is_noticed(source: str, lines: list[int]) -> None:
+    assert hidden_writes(source) == lines
 
 
 def test_no_modules_import_each_other() -> None:

@@ -10,47 +10,80 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, cast
+from functools import cached_property
+from typing import Any, Generic, TypeVar, cast
 
 N = TypeVar("N", bound="Node")
+D = TypeVar("D", bound="Deriving")
+T = TypeVar("T")
+
+
+class Deriving:
+    """Base of immutable classes whose objects keep what functions decorated with `derived` compute of them.
+
+    It is neither compared nor pickled, and goes with the object.
+    """
+
+    @cached_property
+    def derivations(self) -> dict[object, Any]:
+        """Return the results by their functions."""
+        return {}
+
+
+class Derived(Generic[D, T]):
+    """A function of one immutable object that is computed once for each object.
+
+    What is computed of a node or of a plan belongs to the room that needs it, and lives as long as the object. Several
+    threads may compute it at the same time; one result stays.
+    """
+
+    def __init__(self, compute: Callable[[D], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __call__(self, value: D) -> T:
+        known = value.derivations
+        if self in known:
+            return cast(T, known[self])
+        return cast(T, known.setdefault(self, self._compute(value)))
+
+    def is_known(self, value: D) -> bool:
+        """Return whether the result has been computed for `value`."""
+        return self in value.derivations
+
+    def note(self, value: D, result: T) -> None:
+        """Take over the result for `value`, where it follows from another object."""
+        value.derivations[self] = result
+
+
+#: The decorator.
+derived = Derived
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Node:
+class Node(Deriving):
     """Base of every tree in Penstock. Subclasses are `@dataclass(frozen=True, eq=False)`: equality is by fingerprint.
 
     A field declared with `metadata={"transparent": True}` is not part of the fingerprint (a position, a name for
     display only).
     """
 
-    @property
+    @cached_property
     def children(self) -> tuple[Node, ...]:
-        known: tuple[Node, ...] | None = self.__dict__.get("_children")
-        if known is None:
-            found: list[Node] = []
-            for name, _ in _fields(type(self)):
-                _collect(getattr(self, name), found)
-            known = tuple(found)
-            object.__setattr__(self, "_children", known)
-        return known
+        found: list[Node] = []
+        for name, _ in _fields(type(self)):
+            _collect(getattr(self, name), found)
+        return tuple(found)
 
-    @property
+    @cached_property
     def height(self) -> int:
         """Return the levels of the tree, 1 for a node without children."""
-        known = self.__dict__.get("_height")
-        if known is None:
-            known = 1 + max((child.height for child in self.children), default=0)
-            object.__setattr__(self, "_height", known)
-        return cast(int, known)
+        return 1 + max((child.height for child in self.children), default=0)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Return the number of nodes of the tree, one with several parents as often as it occurs."""
-        known = self.__dict__.get("_size")
-        if known is None:
-            known = 1 + sum(child.size for child in self.children)
-            object.__setattr__(self, "_size", known)
-        return cast(int, known)
+        return 1 + sum(child.size for child in self.children)
 
     def with_children(self: N, children: tuple[Node, ...]) -> N:
         """Return the same node over other children, in the order of `children`; itself when they are the same
@@ -61,19 +94,15 @@ class Node:
         changes = {f.name: _rebuild(getattr(self, f.name), rest) for f in dataclasses.fields(self) if f.init}
         return dataclasses.replace(self, **changes)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Return a hex digest of the whole tree's content; equal for equal trees in every process."""
-        known: str | None = self.__dict__.get("_fingerprint")
-        if known is None:
-            digest = hashlib.blake2b(type(self).__name__.encode(), digest_size=16)
-            for name, counts in _fields(type(self)):
-                if counts:
-                    digest.update(f"|{name}=".encode())
-                    digest.update(_token(getattr(self, name)).encode())
-            known = digest.hexdigest()
-            object.__setattr__(self, "_fingerprint", known)
-        return known
+        digest = hashlib.blake2b(type(self).__name__.encode(), digest_size=16)
+        for name, counts in _fields(type(self)):
+            if counts:
+                digest.update(f"|{name}=".encode())
+                digest.update(_token(getattr(self, name)).encode())
+        return digest.hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

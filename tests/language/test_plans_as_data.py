@@ -6,9 +6,11 @@ import contextlib
 import datetime as dt
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import cache, partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,8 +18,10 @@ import pyarrow as pa
 import pytest
 
 from penstock import physical  # noqa: F401 - every operator of the algebra is loaded
-from penstock.algebra import Algebra
+from penstock.algebra import Algebra, Frequent
 from penstock.algebra.nodes.base import operators
+from penstock.algebra.nodes.preferences import WithPreference
+from penstock.algebra.nodes.shed import StretchBudget
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.aggregates import AGGREGATES, build_aggregate
 from penstock.expressions.aggregates.sketch import SketchFunction
@@ -29,6 +33,7 @@ from penstock.expressions.nodes import AggregateCall, Column, Expression, Litera
 from penstock.language.binder.context import Context
 from penstock.language.plan_form import FORMAT, MAX_CHARACTERS, MAX_LEVELS, Part, parsed, printed
 from penstock.language.plans.document import exported, logical, read_plan
+from penstock.language.plans.fields import DataField, data_fields
 from penstock.language.plans.nodes import NODES, REWRITTEN
 from penstock.language.plans.scalar_binding import NamedColumns, ScalarReader
 from penstock.language.plans.scalar_text import written, written_time
@@ -84,6 +89,21 @@ def test_every_operator_of_the_algebra_is_in_the_registry() -> None:
 def test_a_field_is_known_where_it_is_needed() -> None:
     for form in NODES.values():
         assert set(form.needed) <= set(form.fields)
+
+
+def test_the_page_has_the_fields_of_every_operator() -> None:
+    """A row has the names of operators, then their fields: in brackets those that may be missing."""
+    page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
+    budget = {f"[{one.name}]" for one in data_fields(StretchBudget)}
+    forms = {kind.__name__: form for kind, form in NODES.items() if not issubclass(kind, WithPreference | Frequent)}
+    found: dict[str, set[str]] = {}
+    for line in page.partition("| node | fields | inputs |")[2].partition("\n\n")[0].splitlines()[2:]:
+        names, fields, _ = line.strip("|").split("|")
+        words = set(re.findall(r"`(\[?[a-z_]+\]?)`", fields)) | (budget if "a budget" in fields else set())
+        found |= dict.fromkeys(re.findall(r"`(\w+)`", names), words)
+    assert found == {
+        name: {one if one in form.needed else f"[{one}]" for one in form.fields} for name, form in forms.items()
+    }
 
 
 # --- the law
@@ -172,6 +192,32 @@ def test_a_budget_of_sessions_is_read_as_it_was(window: str, more: str) -> None:
     data = exported(root, _context(bound))
     assert data == logical(root) and ('"compact"' in _text(data)) == ("compact" in more)
     assert _properties(read_plan(_text(data), _context(bound))) == _properties(root)
+
+
+def test_a_plan_with_its_defaults_written_is_read_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans that were printed when defaults were written, too."""
+
+    def write(self: DataField, owner: Any, inputs: Any) -> dict[str, Any]:
+        value = getattr(owner, self.attribute)
+        is_left_out = not self.is_needed and (value in (None, ()) or self.name == "align")
+        return {} if is_left_out and value == self.default else {self.name: self.codec.write(value, inputs)}
+
+    budget = "WITH (memory '2 TUPLES') AS SELECT k, VALID(p) FROM c (k) [RANGE 2 DAYS SLIDE 1 HOUR] AS p"
+    length = "LENGTH(VALID(p)) >= INTERVAL '1' MINUTE"
+    queries = [
+        "AS SELECT k FROM s [RANGE 5 SECONDS] WHERE k IN (SELECT k FROM r)",
+        f"{budget} WHERE {length}",
+        "AS SELECT k FROM s [RANGE 1 MINUTE] WITH PREFERENCE ASC k FADE FACTOR 0.9 PER 10 SECONDS BUDGET 2 PER TUPLE",
+    ]
+    for text in queries:
+        bound = bind_script(f"{SCRIPT} CREATE QUERY q {text};")
+        root = bound.queries[0].root
+        data = logical(root)
+        with monkeypatch.context() as patched:
+            patched.setattr(DataField, "write", write)
+            whole = logical(root)
+        assert whole != data
+        assert logical(read_plan(_text(whole), _context(bound))) == data
 
 
 def test_rows_of_constants_are_read_as_they_were() -> None:
@@ -524,6 +570,9 @@ _ANY = _period("UNIX_MICROS(at) + k")
         (_over("Coalesce", _FIVE, begins="UNTIL_NEXT"), "P0341", "/logical"),
         (_over("Gaps", _over("Coalesce", _FIVE, begins="FIXED", closed=False, longest=5), longest=6), "P0341",
          "/logical"),
+        (_over("Coalesce", _FIVE, begins="FIXED", longest=5), "P0106", "/logical/fields/longest"),
+        (_over("SessionWindow", _scan(), cpu=5), "P0106", "/logical/fields/cpu"),
+        (_over("Shed", _FIVE, policy="newest", budget=2, buckets=3), "P0106", "/logical/fields/buckets"),
     ],
 )  # fmt: skip
 def test_a_plan_that_is_wrong_is_refused_with_its_place(plan: Any, code: str, pointer: str) -> None:

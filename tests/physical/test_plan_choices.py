@@ -48,7 +48,7 @@ def planned(query: Query, chosen: tuple[PlanChoice, ...] = (), live: bool = Fals
     if not live:
         return plan_queries([ready])
     grains = grains_of([ready], Statistics(), Strategy.PATTERN, live=True)
-    return plan_part(Generation(1, [ready], Statistics(), grains), Strategy.PATTERN)[0]
+    return plan_part(Generation(1, [ready], Statistics(), grains), Strategy.PATTERN).plan
 
 
 def slots(plan: Plan) -> dict[tuple[str, str], OpenChoice]:

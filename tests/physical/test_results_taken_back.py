@@ -78,7 +78,7 @@ def planned(text: str) -> list[Spec]:
     """Return the specs of the steps of a script in a live run."""
     queries = [replace(query, root=optimize(query.root)) for query in bind_script(SOURCES + text).queries]
     chosen = grains_of(queries, Statistics(), Strategy.PATTERN, live=True)
-    return [step.spec for step in plan_part(Generation(0, queries, Statistics(), chosen), Strategy.PATTERN)[0].steps]
+    return [step.spec for step in plan_part(Generation(0, queries, Statistics(), chosen), Strategy.PATTERN).plan.steps]
 
 
 #: A join that takes its results back where its changes alone are read.

@@ -159,7 +159,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plan every query by itself, without stores."""
     with monkeypatch.context() as patched:
         patched.setattr(engine, "merged", lambda parts, *others: {})
-        patched.setattr(engine, "shared_plan", lambda parts, *others: joined(parts))
+        patched.setattr(engine, "shared_plan", lambda parts, *others: joined([part.plan for part in parts]))
         patched.setattr(engine, "grains_of", lambda *args, **named: {})
         yield
 

@@ -32,7 +32,7 @@ from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning import planner
 from penstock.physical.planning.plan_parts import joined, with_standing
 from penstock.physical.planning.planner import Generation, plan_generations
-from penstock.physical.planning.sharing import MOVED, sharable_steps
+from penstock.physical.planning.sharing import MOVED
 from penstock.runtime.spark.checkpoint import planning_cache
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
@@ -123,14 +123,11 @@ def test_a_plan_that_grows_is_the_plan_of_its_queries(seed: int) -> None:
         parts = [part.plan for part in made]
         for g, part in zip(generations, made, strict=True):
             # Also one of which queries have gone, whose steps keep their numbers.
-            alone, nodes = planner.plan_part(g, Strategy.PATTERN)
-            assert (
-                list(map(str, part.nodes.values())) == list(map(str, nodes))
-                and part.nodes.keys() == part.plan.by_id.keys()
-            )
-            assert [one.token for one in sharable_steps(part.plan).values()] == [
-                one.token for one in sharable_steps(alone).values()
-            ]
+            alone = planner.plan_part(g, Strategy.PATTERN)
+            nodes = part.part.nodes
+            assert list(map(str, nodes.values())) == list(map(str, alone.nodes.values()))
+            assert nodes.keys() == part.plan.by_id.keys()
+            assert [one.token for one in part.part.sharable.values()] == [one.token for one in alone.sharable.values()]
             keys = step_keys(part.plan)
             assert part.operators == {
                 name: [
@@ -265,6 +262,7 @@ def test_versions_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
         "Epoch",
         "QueryRecord",
         "PlannedPart",
+        "RecordedPart",
         "StepGraph",
         "Query",
         "Call",

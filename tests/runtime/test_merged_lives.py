@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from penstock.physical.plan.plan import Plan
 from penstock.physical.planning import merging
 from penstock.physical.planning.plan_parts import joined
-from penstock.physical.planning.sharing import Merges, sharable_steps
+from penstock.physical.planning.planned_part import PlannedPart
+from penstock.physical.planning.sharing import Merges
 from penstock.runtime.live import engine
 from penstock.testing.compare import events_of
 from tests.live_machine import System, random_life
@@ -56,10 +56,10 @@ def _compare(seed: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Compare a life with the same one without sharing; return the kinds of steps that were merged."""
     kinds: Counter[str] = Counter()
 
-    def counted(parts: Sequence[Plan], merges: Merges, *others: Any) -> dict[str, str]:
+    def counted(parts: Sequence[PlannedPart], merges: Merges, *others: Any) -> dict[str, str]:
         result = merging.merged(parts, merges, *others)
         sizes = Counter(result.values())
-        for one in (one for part in parts for one in sharable_steps(part).values()):
+        for one in (one for part in parts for one in part.sharable.values()):
             if one.key in result and one.key not in merges and sizes[result[one.key]] > 1:
                 kinds[one.step.spec.title] += 1
         return result
@@ -69,7 +69,7 @@ def _compare(seed: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         shared = random_life(seed, Merged)
     with monkeypatch.context() as patched:
         patched.setattr(engine, "merged", lambda parts, *others: {})
-        patched.setattr(engine, "shared_plan", lambda parts, *others: joined(parts))
+        patched.setattr(engine, "shared_plan", lambda parts, *others: joined([part.plan for part in parts]))
         alone = random_life(seed, Merged)
     found, expected = shared.emitted(), alone.emitted()
     for name in expected:

@@ -15,9 +15,9 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import changed_steps
-from penstock.physical.planning.planner import Generation, plan_generations, plan_queries
+from penstock.physical.planning.planner import Generation, plan_parts, plan_queries
 from penstock.physical.planning.shared_parts import SharedParts, shared_plan
-from penstock.physical.planning.sharing import MOVED, keeping_keys
+from penstock.physical.planning.sharing import MOVED
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.schedule import ScheduledRows
 from penstock.runtime.monitoring.operator_sums import OperatorSums
@@ -96,12 +96,9 @@ def test_sums_of_a_plan_that_changes(seed: int) -> None:
     draw = random.Random(seed)
     texts = [*SUMS, *(f"SELECT k, v FROM S [RANGE 9 SECONDS] WHERE v > {n % 2}" for n in range(4))]
     script = STREAM + "".join(f"CREATE QUERY q{i} AS {text};" for i, text in enumerate(texts))
-    parts = plan_generations(
-        [Generation(n, [q], Statistics()) for n, q in enumerate(bind_script(script).queries)]
-    ).parts
-    assert parts is not None
+    parts = plan_parts([Generation(n, [q], Statistics()) for n, q in enumerate(bind_script(script).queries)])
     # Sums share a log, those with an even number in this order or the other.
-    logs = [key for part in parts for key in keeping_keys(part)]
+    logs = [key for part in parts for key in part.keeping_keys]
     numbers = SharedParts()
     plan = shared_plan(parts[:1], {}, numbers)
     recorder = Recorder(plan, plan.sources)

@@ -141,7 +141,7 @@ def compare(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter
     shared = PostedHistory(seed, folder / "shared").go()
     with monkeypatch.context() as patched:
         patched.setattr(restart_decision, "merged", lambda parts, *others: {})
-        patched.setattr(planned_epoch, "shared_plan", lambda parts, *others: joined(parts))
+        patched.setattr(planned_epoch, "shared_plan", lambda parts, *others: joined([part.plan for part in parts]))
         patched.setattr(planned_epoch, "grains_of", lambda *args, **named: {})
         expected = PostedHistory(seed, folder / "alone").go()
     assert shared.texts == expected.texts and shared.refusals == expected.refusals

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.tree import Node, transform_up, transform_up_all
+from penstock.tree import Node, derived, transform_up, transform_up_all
 
 #: The comparisons by order with their sides exchanged, and all comparisons.
 FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
@@ -102,15 +102,12 @@ def columns_of(expression: Expression) -> frozenset[int]:
     return _columns_of(expression)
 
 
+@derived
 def _columns_of(node: Node) -> frozenset[int]:
     """Return the columns below `node`, stored in each node: rules ask repeatedly, and expressions share their parts."""
     if isinstance(node, Column):
         return frozenset((node.index,))
-    known: frozenset[int] | None = node.__dict__.get("_columns")
-    if known is None:
-        known = frozenset().union(*map(_columns_of, node.children))
-        object.__setattr__(node, "_columns", known)
-    return known
+    return frozenset().union(*map(_columns_of, node.children))
 
 
 def remap(expression: Expression, position: Callable[[int], int]) -> Expression:

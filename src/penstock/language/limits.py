@@ -19,6 +19,7 @@ from penstock.algebra.nodes.set_operations import UnionAll
 from penstock.errors import PenstockError
 from penstock.language.queries import QueryTree, SelectQuery, SetOperator, SetQuery, ValuesQuery
 from penstock.language.text import LEAVES, fields_compared
+from penstock.tree import derived
 
 #: Characters of a script; its statements.
 MAX_SCRIPT, MAX_STATEMENTS = 32_000_000, 20_000
@@ -152,20 +153,21 @@ def _whole_size(root: Algebra) -> _Size:
     """Return the size of `root` as a whole query, recorded in it: operators upon a view add to what the view has."""
     upon: list[Algebra] = []
     node = root
-    while "_query_size" not in node.__dict__ and len(node.inputs) == 1:
+    while not _query_size.is_known(node) and len(node.inputs) == 1:
         upon.append(node)
         (node,) = node.inputs
-    known: _Size | None = node.__dict__.get("_query_size")
-    size = known or _measured(node)
-    object.__setattr__(node, "_query_size", size)
+    # Inputs first, so that a deep plan needs no deep stack.
     for above in reversed(upon):
-        size = _size(above, {above.inputs[0].fingerprint: size}, set())
-        object.__setattr__(above, "_query_size", size)
-    return size
+        _query_size(above)
+    return _query_size(root)
 
 
-def _measured(root: Algebra) -> _Size:
-    """Return the size of `root` as a whole query, by visiting everything below it."""
+@derived
+def _query_size(root: Algebra) -> _Size:
+    """Return the size of `root` as a whole query. Where it has several inputs, everything below it is visited."""
+    if len(root.inputs) == 1:
+        (below,) = root.inputs
+        return _size(root, {below.fingerprint: _query_size(below)}, set())
     sizes: dict[str, _Size] = {}
     counted: set[str] = set()
     stack = [root]

@@ -21,9 +21,13 @@ MAX_CHARACTERS = 4_000_000
 MAX_LEVELS = 2 * MAX_OPERATORS + 20
 
 
-def fault(pointer: str, message: str, code: str = "P0106", hint: str | None = None) -> PenstockError:
+class PlanError(PenstockError):
+    """A mistake in a plan as data, whose message has its place."""
+
+
+def fault(pointer: str, message: str, code: str = "P0106", hint: str | None = None) -> PlanError:
     """Return the error at a place of a plan."""
-    return PenstockError(code, f"plan, {pointer or 'the document'}: {message}", hint=hint)
+    return PlanError(code, f"plan, {pointer or 'the document'}: {message}", hint=hint)
 
 
 @dataclass(frozen=True)

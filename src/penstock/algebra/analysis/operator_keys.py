@@ -15,10 +15,7 @@ from typing import Any
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.scans import Source
 from penstock.deep_trees import deep
-from penstock.tree import Node
-
-#: The attribute of a node under which its key is kept.
-_KNOWN = "_operator_key"
+from penstock.tree import Node, derived
 
 
 @deep
@@ -27,22 +24,19 @@ def operator_key(node: Algebra) -> str:
     return _key(node)
 
 
+@derived
 def _key(node: Algebra) -> str:
-    known: str | None = node.__dict__.get(_KNOWN)
-    if known is None:
-        children = {id(child): child for child in node.inputs}
+    children = {id(child): child for child in node.inputs}
 
-        def token(value: object) -> str:
-            if id(value) in children:
-                return _key(children[id(value)])
-            return _token(value, token)
+    def token(value: object) -> str:
+        if id(value) in children:
+            return _key(children[id(value)])
+        return _token(value, token)
 
-        counting = (one.name for one in fields(node) if _counts(one.metadata))
-        parts = (f"{name}={token(getattr(node, name))}" for name in counting)
-        text = f"{type(node).__name__}|{'|'.join(parts)}"
-        known = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-        object.__setattr__(node, _KNOWN, known)
-    return known
+    counting = (one.name for one in fields(node) if _counts(one.metadata))
+    parts = (f"{name}={token(getattr(node, name))}" for name in counting)
+    text = f"{type(node).__name__}|{'|'.join(parts)}"
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _counts(metadata: Any) -> bool:

@@ -19,6 +19,7 @@ from penstock.algebra.nodes.base import (
     named,
     operators,
 )
+from penstock.algebra.nodes.base.checks import need_relations, refused
 from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.algebra.nodes.stretch_chances import recorded_columns
 from penstock.algebra.properties.boundedness import Boundedness
@@ -48,6 +49,10 @@ class Aggregate(Algebra):
     group: tuple[int, ...]
     aggregates: tuple[AggregateCall, ...]
     names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.aggregates and not self.group:
+            raise refused("groups by no column need an aggregate")
 
     @property
     def is_plain_sql(self) -> bool:
@@ -171,6 +176,9 @@ def _accuracy(call: AggregateCall) -> Accuracy | None:
 @dataclass(frozen=True, eq=False)
 class Distinct(Unary):
     """Every tuple once (δ; δ* where expirations are known `[golab 3.5.2]`)."""
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs)
 
     @property
     def is_plain_sql(self) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ from penstock.algebra.nodes.base import (
     is_static,
     operators,
 )
+from penstock.algebra.nodes.base.checks import need_period, need_relations, refused
+from penstock.algebra.nodes.base.fields import Align, Between, Ticks, TicksOrNone, in_data
 from penstock.algebra.nodes.negative_tuples import NegativeTuples
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.shed import StretchBudget
@@ -59,10 +62,10 @@ class Closing:
     by the one that becomes visible there, so `later` is 1 for these. longest: the length of a period, None where it
     depends on the element."""
 
-    slide: int | None = None
-    align: int = 0
-    later: int = 0
-    longest: int | None = None
+    slide: Ticks | None = None
+    align: Align = 0
+    later: Annotated[int, Between(0, 1)] = 0
+    longest: TicksOrNone | None = None
 
     def closes(self, end: int) -> int:
         """Return the instant from which on a stretch that ends at `end` is closed; END where it never is."""
@@ -110,8 +113,14 @@ class Coalesce(BudgetedRows):
 
     begins: Begins = Begins.ANY
     closing: Closing | None = None
-    only_closed: bool = False
+    only_closed: bool = field(default=False, metadata=in_data("closed"))
     budget: StretchBudget | None = None
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs)
+        need_period(self.input, "what is coalesced")
+        if self.closing is not None and self.begins is Begins.ANY:
+            raise refused("periods may begin at any time, so none is ever closed", "P0373")
 
     @property
     def closed(self) -> Closing | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_static
+from penstock.algebra.nodes.base.checks import need_relations
+from penstock.algebra.nodes.base.fields import Columns, RowCount
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.statistics import Statistics
@@ -34,9 +36,12 @@ class TopK(Unary):
     in_language: ClassVar[str] = "ORDER BY and LIMIT"
 
     order: tuple[SortKey, ...]
-    limit: int
-    offset: int = 0
-    partition: tuple[int, ...] = ()
+    limit: RowCount
+    offset: RowCount = 0
+    partition: Columns = ()
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs)
 
     @property
     def is_plain_sql(self) -> bool:

@@ -33,6 +33,8 @@ from penstock.algebra.nodes.base import (
     is_static,
 )
 from penstock.algebra.nodes.base.arrival_order import in_arrival_order
+from penstock.algebra.nodes.base.checks import need_relations, need_stream, refused
+from penstock.algebra.nodes.base.fields import Columns, Counted, Ticks
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.nodes.internal import Internal, own_operators
 from penstock.algebra.nodes.join import Join
@@ -55,9 +57,14 @@ class Frequency(Emitted, Unary):
 
     in_language: ClassVar[str] = "FREQUENCY"
 
-    rows: int | None = None
-    slot: int | None = None
-    partition: tuple[int, ...] = ()
+    rows: Counted | None = None
+    slot: Ticks | None = None
+    partition: Columns = ()
+
+    def __post_init__(self) -> None:
+        need_stream(self.input)
+        if (self.rows is None) is (self.slot is None):
+            raise refused("a frequency is in rows or in time (slot): one of the two is needed", "P0102")
 
     @property
     def negated_inputs(self) -> tuple[Algebra, ...]:
@@ -131,7 +138,10 @@ class AtInstants(Emitted, Unary):
             algorithm 3).
     """
 
-    groups: tuple[int, ...] = ()
+    groups: Columns = ()
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs, "P0307")
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.input.schema)

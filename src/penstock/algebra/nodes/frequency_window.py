@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, Evaluation, Keys, StreamToRelation, column_labels
+from penstock.algebra.nodes.base.checks import refused
+from penstock.algebra.nodes.base.fields import Align, Columns, Counted, Ticks
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import TimeDomain
 
@@ -43,13 +45,20 @@ class FrequencyWindow(StreamToRelation):
 
     in_language: ClassVar[str] = "a window with FREQUENCY"
 
-    rows: int | None = None
-    length: int | None = None
-    partition: tuple[int, ...] = ()
-    every: int | None = None
-    by: tuple[int, ...] = ()
-    slide: int | None = None
-    align: int = 0
+    rows: Counted | None = None
+    length: Ticks | None = None
+    partition: Columns = ()
+    every: Counted | None = None
+    by: Columns = ()
+    slide: Ticks | None = None
+    align: Align = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.every is not None and self.slide is not None:
+            raise refused("a window is evaluated at every n-th element or at a slide", "P0102")
+        if self.by and self.every is None:
+            raise refused("by needs every", "P0102", at=("by",))
 
     @property
     def jumps(self) -> bool:

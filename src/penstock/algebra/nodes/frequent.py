@@ -25,6 +25,7 @@ from penstock.algebra.nodes.base import (
     is_static,
     named,
 )
+from penstock.algebra.nodes.base.checks import need_relations
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.internal import own_operators
 from penstock.algebra.nodes.rowwise import Project, Select
@@ -79,6 +80,9 @@ class Frequent(Algebra):
     thesis: bool
     measures: tuple[Measure, ...]
     names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:

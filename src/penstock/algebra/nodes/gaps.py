@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Keys, Pruned, column_labels
+from penstock.algebra.nodes.base.fields import in_data
 from penstock.algebra.nodes.coalesce import Closing, Coalesce
 from penstock.algebra.nodes.shed import Shed, StretchBudget
 from penstock.algebra.nodes.stretch_chances import BudgetedRows, StretchChances
@@ -26,7 +27,7 @@ class Gaps(BudgetedRows):
     """
 
     closing: Closing = field(default_factory=Closing)
-    only_ended: bool = False
+    only_ended: bool = field(default=False, metadata=in_data("ended"))
 
     @property
     def value(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow, Unary, has_operator
+from penstock.algebra.nodes.base.checks import need_relations
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.tree import reached
@@ -28,6 +29,9 @@ class Internal(Unary):
     """
 
     by_life: bool
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs)
 
     @property
     def pattern(self) -> Pattern:

@@ -17,6 +17,8 @@ from penstock.algebra.nodes.base import (
     is_static,
     operators,
 )
+from penstock.algebra.nodes.base.checks import need_equal_types
+from penstock.algebra.nodes.base.fields import Condition, Pairs
 from penstock.algebra.nodes.rowwise import Project, with_latest_arrival
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate, agreeing, joined
 from penstock.algebra.properties.computation import Computation
@@ -26,9 +28,6 @@ from penstock.errors import PenstockError
 from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjuncts, remap
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
-
-#: Columns that must be equal: (position in the left input, position in the right one).
-Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +40,11 @@ class Join(Algebra):
 
     left: Algebra
     right: Algebra
-    equal: Pairs
-    residual: Expression | None = None
+    equal: Pairs = ()
+    residual: Condition | None = None
+
+    def __post_init__(self) -> None:
+        need_equal_types(self.left, self.right, self.equal)
 
     @property
     def is_plain_sql(self) -> bool:

@@ -10,10 +10,12 @@ results are kept until they end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from penstock.algebra.nodes.base import RECORD, Algebra, ColumnPruning, Keys, Pruned, has_lives, inclusion_column
+from penstock.algebra.nodes.base.checks import need_equal_types
+from penstock.algebra.nodes.base.fields import NOT_IN_DATA, Condition, Pairs
 from penstock.algebra.nodes.join import Join, pruned_sides
 from penstock.algebra.nodes.preferences import PreferringLookUp
 from penstock.algebra.nodes.rowwise import Project, Select, with_latest_arrival
@@ -21,7 +23,7 @@ from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.need import Needs, everything, longer, needs_of_relations, reach, together
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.expressions.nodes import Column, Expression, remap
+from penstock.expressions.nodes import Column, remap
 from penstock.types import Schema
 
 
@@ -35,9 +37,12 @@ class NRRJoin(Algebra):
 
     left: Algebra
     right: Algebra
-    equal: tuple[tuple[int, int], ...]
-    residual: Expression | None = None
-    came: int | None = None
+    equal: Pairs = ()
+    residual: Condition | None = None
+    came: int | None = field(default=None, metadata=NOT_IN_DATA)
+
+    def __post_init__(self) -> None:
+        need_equal_types(self.left, self.right, self.equal)
 
     @property
     def needs(self) -> Needs:

@@ -5,8 +5,19 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated
 
 from penstock.algebra.nodes.base import PREFERENCE_DRAWS
+from penstock.algebra.nodes.base.checks import refused
+from penstock.algebra.nodes.base.fields import Between, Seed, Ticks
+from penstock.quantities import LARGEST_BIGINT
+
+#: Units of a budget: their square, and their product with the elements of an instant, are 64-bit integers.
+MOST_UNITS = 3_000_000_000
+#: Ticks of a budget's interval; times the shards they are a 64-bit integer.
+MOST_BUDGET_TICKS = 2**48
+#: Joins of a query under a preference.
+MOST_JOINS = 2**10
 
 
 class PreferenceOrder(enum.Enum):
@@ -31,9 +42,9 @@ class Budget:
     one."""
 
     kind: BudgetKind
-    units: int = 1
-    ticks: int = 1
-    joins: int = 1
+    units: Annotated[int, Between(1, MOST_UNITS)] = 1
+    ticks: Annotated[int, Between(1, MOST_BUDGET_TICKS)] = 1
+    joins: Annotated[int, Between(1, MOST_JOINS)] = 1
 
     def rate(self, shards: int) -> Fraction:
         """Return the units per tick of each of `shards`."""
@@ -67,12 +78,18 @@ class Preference:
     order: PreferenceOrder
     budget: Budget
     fade: Fraction = Fraction(1)
-    per: int | None = None
-    seed: int = 0
+    per: Ticks | None = None
+    seed: Seed = 0
     query: str = ""
-    queue: int = 1_000_000
+    queue: Annotated[int, Between(1, LARGEST_BIGINT)] = 1_000_000
     records: bool = False
-    place: int = 0
+    place: Annotated[int, Between(0, MOST_JOINS)] = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fade <= 1:
+            raise refused("a fade is above 0 and at most 1", "P0203", at=("fade",))
+        if self.records and self.order is not PreferenceOrder.WEIGHTED:
+            raise refused("inclusion records are those of WEIGHTED alone", "P0355", at=("records",))
 
     def salt(self, side: int) -> str:
         """Return the salt of the draws of elements of a side."""

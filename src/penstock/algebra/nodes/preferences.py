@@ -107,7 +107,9 @@ from penstock.algebra.nodes.base import (
     is_static,
     operators,
 )
-from penstock.algebra.nodes.join import Join, Pairs, condition_text, joined_pattern
+from penstock.algebra.nodes.base.checks import need_equal_types
+from penstock.algebra.nodes.base.fields import Condition, Pairs
+from penstock.algebra.nodes.join import Join, condition_text, joined_pattern
 from penstock.algebra.nodes.preference_clause import Preference, PreferenceOrder, preference_text
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.properties.cardinality import Estimate
@@ -209,7 +211,7 @@ class PreferringJoin(WithPreference):
     left: Algebra
     right: Algebra
     equal: Pairs
-    residual: Expression | None
+    residual: Condition | None
     filters: tuple[Expression | None, Expression | None]
     summaries: tuple[SummaryDefinition | None, SummaryDefinition | None]
     summarised: tuple[tuple[int, ...], tuple[int, ...]]
@@ -217,6 +219,9 @@ class PreferringJoin(WithPreference):
     preference: Preference
     later: tuple[Algebra, ...] = ()
     ahead: tuple[SummaryAhead, ...] = ()
+
+    def __post_init__(self) -> None:
+        need_equal_types(self.left, self.right, self.equal)
 
     @property
     def sharding(self) -> Pairs:
@@ -307,12 +312,15 @@ class PreferringLookUp(WithPreference):
     left: Algebra
     right: Algebra
     equal: Pairs
-    residual: Expression | None
+    residual: Condition | None
     filter: Expression | None
     summary: SummaryDefinition | None
     summarised: tuple[int, ...]
     expressions: tuple[Expression, ...]
     preference: Preference
+
+    def __post_init__(self) -> None:
+        need_equal_types(self.left, self.right, self.equal)
 
     @property
     def sharding(self) -> tuple[int, ...]:

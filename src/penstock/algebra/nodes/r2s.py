@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary
+from penstock.algebra.nodes.base.checks import need_relations
+from penstock.algebra.nodes.base.fields import NOT_IN_DATA
 from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.until_next import UntilNext
@@ -29,7 +31,10 @@ class RelationToStream(Emitted, Unary):
     """
 
     kind: StreamKind
-    by_values: bool = field(default=False, metadata={"transparent": True})
+    by_values: bool = field(default=False, metadata={"transparent": True, **NOT_IN_DATA})
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs, "P0307")
 
     def as_read(self) -> Algebra:
         windowless = self.input.without_window() if self.kind is StreamKind.ISTREAM else None

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary, is_static
-from penstock.algebra.nodes.r2s import RelationToStream
+from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary, has_lives, is_static
+from penstock.algebra.nodes.base.checks import need_relations, refused
+from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.properties.need import Needs, longer, needs_of_relations, together
+from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import Schema
 
 
@@ -24,6 +26,9 @@ class IndividualResults(Emitted, Unary):
     begins, whatever expires. `input` has validity intervals; of other relations this stream is their ISTREAM."""
 
     in_language: ClassVar[str] = "WSTREAM"
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs, "P0307")
 
     def as_read(self) -> Algebra:
         windowless = self.input.without_window(ended=True)
@@ -65,6 +70,19 @@ class Restored(Emitted):
     def describe(self) -> Mapping[str, str]:
         domain = self.domain
         return {"restored": f"every {(domain.show_length if domain else str)(self.slide)}"}
+
+
+def restored(reported: Algebra) -> Restored:
+    """Return `reported`, an ISTREAM or RSTREAM, with what is lost between two boundaries of its one slide. Raises
+    PenstockError P0319 for another operator, and where there is none."""
+    if not isinstance(reported, RelationToStream) or reported.kind is StreamKind.DSTREAM:
+        raise refused("only ISTREAM and RSTREAM restore results", "P0319")
+    period = evaluation_period(reported)
+    if period is None:
+        hint = "results are lost only between slide boundaries: give all windows of the query the same SLIDE"
+        raise refused("RESTORE needs one common SLIDE", "P0319", hint)
+    continual = without_slide(reported.input)
+    return Restored(reported, continual, *period, has_lives(continual) and continual.pattern is not Pattern.STRICT)
 
 
 def not_to_be_kept(node: Algebra) -> Algebra | None:

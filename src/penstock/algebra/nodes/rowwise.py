@@ -17,6 +17,7 @@ from penstock.algebra.nodes.base import (
     inclusion_column,
     named,
 )
+from penstock.algebra.nodes.base.fields import Condition
 from penstock.algebra.properties.cardinality import Estimate, kept
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.statistics import Statistics
@@ -30,7 +31,7 @@ from penstock.types import Field, Schema
 class Select(RowWise):
     """The tuples for which `predicate` is TRUE (not NULL)."""
 
-    predicate: Expression
+    predicate: Condition
 
     @property
     def keys(self) -> Keys:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from penstock.algebra.nodes.base import RECORD, Algebra, Unary, column_labels
+from penstock.algebra.nodes.base.checks import need_stream, refused
+from penstock.algebra.nodes.base.fields import Columns, Seed
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
 from penstock.algebra.properties.statistics import Statistics
@@ -30,10 +32,16 @@ class Sample(Unary):
     """
 
     percent: Fraction
-    seed: int
+    seed: Seed
     name: str
-    by: tuple[int, ...] = ()
+    by: Columns = ()
     records: bool = False
+
+    def __post_init__(self) -> None:
+        need_stream(self.input)
+        if not 0 <= self.percent <= 100:
+            hint = "SAMPLE(10) keeps a tenth"
+            raise refused("a sample is between 0 and 100 percent", "P0102", hint, ("percent",))
 
     @property
     def schema(self) -> Schema:

@@ -15,7 +15,7 @@ from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import LastRows, Need, Needs, everything
 from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.tree import Node, transform_up
+from penstock.tree import Node, derived, transform_up
 from penstock.types import Field, Schema, TimeDomain
 
 
@@ -233,14 +233,11 @@ def declared_sources(*roots: Algebra) -> dict[str, Source]:
     return {name: source for root in roots for name, source in _declared(root).items()}
 
 
+@derived
 def _declared(root: Algebra) -> dict[str, Source]:
     """Return the sources that one plan reads: a server asks that of every query at each change of one."""
-    known: dict[str, Source] | None = root.__dict__.get("_declared_sources")
-    if known is None:
-        scans = (operator for operator in operators(root) if isinstance(operator, Scan))
-        known = {scan.source.name: scan.source for scan in scans}
-        object.__setattr__(root, "_declared_sources", known)
-    return known
+    scans = (operator for operator in operators(root) if isinstance(operator, Scan))
+    return {scan.source.name: scan.source for scan in scans}
 
 
 def scanned_columns(root: Algebra) -> dict[str, tuple[int, ...]]:

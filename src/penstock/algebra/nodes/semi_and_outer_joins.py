@@ -15,7 +15,9 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, ColumnPruning, Keys, Pruned, has_lives, is_static
-from penstock.algebra.nodes.join import Pairs, condition_text, estimated_pairs, joined_pattern, pruned_sides
+from penstock.algebra.nodes.base.checks import need_equal_types, refused
+from penstock.algebra.nodes.base.fields import Condition, Pairs
+from penstock.algebra.nodes.join import condition_text, estimated_pairs, joined_pattern, pruned_sides
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import (
     PROBED_FOR_PARTNERS,
@@ -26,7 +28,6 @@ from penstock.algebra.properties.cardinality import (
 )
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.expressions.nodes import Expression
 from penstock.types import Field, Schema
 
 
@@ -49,9 +50,12 @@ class SemiJoin(Algebra):
 
     left: Algebra
     right: Algebra
-    equal: Pairs
-    residual: Expression | None = None
+    equal: Pairs = ()
+    residual: Condition | None = None
     kind: SemiKind = SemiKind.SEMI
+
+    def __post_init__(self) -> None:
+        need_equal_types(self.left, self.right, self.equal)
 
     @property
     def is_plain_sql(self) -> bool:
@@ -145,10 +149,15 @@ class OuterJoin(Algebra):
 
     left: Algebra
     right: Algebra
-    equal: Pairs
-    residual: Expression | None = None
+    equal: Pairs = ()
+    residual: Condition | None = None
     kind: OuterKind = OuterKind.LEFT
     single: str = ""
+
+    def __post_init__(self) -> None:
+        need_equal_types(self.left, self.right, self.equal)
+        if self.single and self.kind is not OuterKind.LEFT:
+            raise refused("single belongs to the kind LEFT", "P0106", at=("single",))
 
     @property
     def is_plain_sql(self) -> bool:

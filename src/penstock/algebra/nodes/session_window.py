@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
+from penstock.algebra.nodes.base.checks import need_period, need_stream, refused
+from penstock.algebra.nodes.base.fields import Columns, Ticks
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.algebra.nodes.stretch_chances import BudgetedRows
 from penstock.algebra.properties.boundedness import Boundedness, Grade
@@ -36,11 +38,16 @@ class SessionWindow(BudgetedRows):
 
     in_language: ClassVar[str] = "[SESSION ..]"
 
-    partition: tuple[int, ...] = ()
-    gap: int | None = None
-    at_most: int | None = None
+    partition: Columns = ()
+    gap: Ticks | None = None
+    at_most: Ticks | None = None
     open: bool = False
     budget: StretchBudget | None = None
+
+    def __post_init__(self) -> None:
+        need_stream(self.input)
+        if self.input.schema[-1].type != BIGINT:
+            raise refused("the last column of a stream with sessions is a gap in ticks, BIGINT")
 
     @property
     def schema(self) -> Schema:
@@ -129,7 +136,10 @@ class ValidWindow(Unary):
 
     in_language: ClassVar[str] = "[VALID]"
 
-    longest: int | None = None
+    longest: Ticks | None = None
+
+    def __post_init__(self) -> None:
+        need_period(self.input, "what is under VALID")
 
     @property
     def varies_by_itself(self) -> bool:

@@ -17,6 +17,7 @@ from penstock.algebra.nodes.base import (
     is_static,
     operators,
 )
+from penstock.algebra.nodes.base.checks import need_alike
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate, partners
 from penstock.algebra.properties.statistics import Statistics
@@ -31,6 +32,9 @@ class UnionAll(Algebra):
     in_language: ClassVar[str] = "UNION ALL"
 
     members: tuple[Algebra, ...]
+
+    def __post_init__(self) -> None:
+        need_alike(self.members)
 
     @property
     def is_plain_sql(self) -> bool:

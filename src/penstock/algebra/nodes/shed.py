@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from penstock.algebra.nodes.base import ColumnPruning, Keys, Pruned, Unary, column_labels
 from penstock.algebra.nodes.base.arrival_order import in_arrival_order
+from penstock.algebra.nodes.base.checks import need_period, need_relations, refused
+from penstock.algebra.nodes.base.fields import Between, OneOf, in_data
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.windows import RowWindow
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.types import END
+from penstock.shedding.policies import POLICIES
+from penstock.types import END, LONGEST_TICKS
+
+#: Of budgets: tuples or bytes; instants; millionths; ticks between two judgements; millionths of a core.
+Budget = Annotated[int, Between(1, END)]
+Instant = Annotated[int, Between(0, END)]
+Millionths = Annotated[int, Between(0, 10**6)]
+Every = Annotated[int, Between(1, LONGEST_TICKS)]
+Cores = Annotated[int, Between(0, 10**12)]
+
+
+def need_buckets(buckets: int, budget: int) -> None:
+    """Raise PenstockError P0106 for more parts of a budget than it has."""
+    if not 1 <= buckets <= budget:
+        raise refused(f"this number is not between 1 and {budget}", "P0106", at=("buckets",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,21 +59,26 @@ class Shed(Unary):
         shares_limit: whether its budget is its part of `state_limit`, which a run decides by measuring.
     """
 
-    policy: str
-    budget: int
-    in_bytes: bool = False
-    buckets: int = 1
+    policy: Annotated[str, OneOf(tuple(POLICIES))]
+    budget: Budget
+    in_bytes: bool = field(default=False, metadata=in_data("bytes"))
+    buckets: Budget = 1
     compact: bool = True
-    least: int = 0
+    least: Instant = 0
     ordered: bool = False
-    sample: int = 50_000
+    sample: Millionths = 50_000
     misses_only: bool = False
     query: str = ""
-    every: int = 60
-    at_least: int = 0
+    every: Every = 60
+    at_least: Millionths = 0
     fails: bool = False
-    cpu: int = 0
+    cpu: Cores = 0
     shares_limit: bool = False
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs)
+        need_period(self.input, "what is shed")
+        need_buckets(self.buckets, self.budget)
 
     @property
     def row_window(self) -> RowWindow | None:
@@ -135,17 +157,20 @@ class StretchBudget:
         compact: whether a stretch counts once, else each of its elements does.
     """
 
-    budget: int
-    in_bytes: bool = False
-    buckets: int = 1
-    cpu: int = 0
+    budget: Budget
+    in_bytes: bool = field(default=False, metadata=in_data("bytes"))
+    buckets: Budget = 1
+    cpu: Cores = 0
     shares_limit: bool = False
-    least: int = 0
+    least: Instant = field(default=0, metadata=in_data("least_length"))
     query: str = ""
-    every: int = 60
-    at_least: int = 0
+    every: Every = 60
+    at_least: Millionths = 0
     fails: bool = False
     compact: bool = True
+
+    def __post_init__(self) -> None:
+        need_buckets(self.buckets, self.budget)
 
     @property
     def follows_decisions(self) -> bool:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
+from penstock.algebra.nodes.base.checks import need_period, need_relations, need_stream
+from penstock.algebra.nodes.base.fields import Align, Columns, Ticks, TicksOrNone
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
@@ -43,12 +45,15 @@ class UntilNext(Unary):
 
     in_language: ClassVar[str] = "VALID UNTIL NEXT"
 
-    by: tuple[int, ...] = ()
-    at_most: int | None = None
+    by: Columns = ()
+    at_most: Ticks | None = None
     lives: Lives = Lives.WINDOW
-    length: int | None = None
-    slide: int | None = None
-    align: int = 0
+    length: Ticks | None = None
+    slide: Ticks | None = None
+    align: Align = 0
+
+    def __post_init__(self) -> None:
+        need_stream(self.input)
 
     @property
     def schema(self) -> Schema:
@@ -112,8 +117,11 @@ class EndedPeriods(Unary):
 
     in_language: ClassVar[str] = "VALID UNTIL NEXT"
 
-    by: tuple[int, ...] = ()
-    at_most: int | None = None
+    by: Columns = ()
+    at_most: Ticks | None = None
+
+    def __post_init__(self) -> None:
+        need_stream(self.input)
 
     @property
     def schema(self) -> Schema:
@@ -157,9 +165,13 @@ class Lasting(Unary):
     slide, align: the boundaries at which R(τ) changes, None for every tick.
     """
 
-    least: int = 1
-    slide: int | None = None
-    align: int = 0
+    least: TicksOrNone = 1
+    slide: Ticks | None = None
+    align: Align = 0
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs)
+        need_period(self.input, "what lasts")
 
     @property
     def pattern(self) -> Pattern:

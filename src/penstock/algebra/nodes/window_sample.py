@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import RECORD, Algebra, Unary, column_labels, is_static
+from penstock.algebra.nodes.base.checks import need_relations, refused
+from penstock.algebra.nodes.base.fields import Columns, Seed, SomeRows
 from penstock.algebra.nodes.first_rows import SortKey, TopK
 from penstock.algebra.nodes.frequent import Blocks
 from penstock.algebra.nodes.join import Join
@@ -29,7 +31,7 @@ from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.calls.functions import build_call
-from penstock.expressions.coercion import BIGINT, DOUBLE, STRING, cast_to
+from penstock.expressions.coercion import BIGINT, DOUBLE, STRING, cast_to, is_numeric
 from penstock.expressions.draws import salted
 from penstock.expressions.nodes import Call, Column, Expression, Literal
 from penstock.expressions.text import to_sql
@@ -42,12 +44,17 @@ class WindowSample(Unary):
     DOUBLE; rows whose weight is NULL, NaN or not above 0 are never drawn. records: a last column has the inclusion
     records."""
 
-    rows: int
-    seed: int
+    rows: SomeRows
+    seed: Seed
     name: str
-    per: tuple[int, ...] = ()
+    per: Columns = ()
     weight: Expression | None = None
     records: bool = False
+
+    def __post_init__(self) -> None:
+        need_relations(self.inputs)
+        if self.weight is not None and not is_numeric(self.weight.type):
+            raise refused("a weight is a number", "P0203", at=("weight",))
 
     @property
     def schema(self) -> Schema:

@@ -21,6 +21,8 @@ from penstock.algebra.nodes.base import (
     column_labels,
 )
 from penstock.algebra.nodes.base.arrival_order import in_arrival_order
+from penstock.algebra.nodes.base.checks import refused
+from penstock.algebra.nodes.base.fields import Align, Columns, Counted, Ticks
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, slide_text
 from penstock.algebra.nodes.scans import needs_of_last
 from penstock.algebra.properties.boundedness import Boundedness, Grade
@@ -46,9 +48,14 @@ class Window(TimeModelWindow):
     """
 
     kind: WindowKind
-    length: int | None = None
-    slide: int | None = None
-    align: int = 0
+    length: Ticks | None = None
+    slide: Ticks | None = None
+    align: Align = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.length is None) is (self.kind is WindowKind.RANGE):
+            raise refused("length belongs to the kind RANGE", "P0102")
 
     @property
     def needs(self) -> Needs:
@@ -135,12 +142,17 @@ class RowWindow(TimeModelWindow):
 
     in_language: ClassVar[str] = "[ROWS n]"
 
-    rows: int | None
-    step: int | None = None
-    partition: tuple[int, ...] = ()
-    length: int | None = None
-    slide: int | None = None
-    align: int = 0
+    rows: Counted | None
+    step: Counted | None = None
+    partition: Columns = ()
+    length: Ticks | None = None
+    slide: Ticks | None = None
+    align: Align = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rows is None and (self.step is None or self.partition):
+            raise refused("a window without rows moves by a step, and has no partition", "P0102")
 
     @property
     def needs(self) -> Needs:

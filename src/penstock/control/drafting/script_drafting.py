@@ -131,7 +131,7 @@ def _slots(query: Query, choices: tuple[PlanChoice, ...]) -> Slots:
     root = optimize(query.root, planning=strategy.planning(statistics))
     ready = replace(query, root=root, choices=choices)
     generation = Generation(-1, [ready], statistics, grains_of([ready], statistics, strategy, live=True))
-    steps = plan_part(generation, strategy)[0].steps
+    steps = plan_part(generation, strategy).plan.steps
     return {
         (one.operator, one.attribute): one
         for step in steps

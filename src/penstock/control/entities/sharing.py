@@ -183,7 +183,7 @@ def _planned(query: Query, running: Plan | None) -> Plan:
     ready = replace(query, root=root)
     grains = grains_of([ready], statistics, strategy, live=True, standing=standing)
     generation = Generation(-1, [ready], statistics, grains)
-    return plan_part(generation, strategy)[0]
+    return plan_part(generation, strategy).plan
 
 
 class _Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.expressions.calls.functions import row_of
 from penstock.expressions.nodes import Call, Expression
 from penstock.expressions.user import UserCall
-from penstock.tree import Node, walk
+from penstock.tree import Node, derived, walk
 
 
 def volatile(expression: Expression) -> bool:
@@ -13,13 +13,10 @@ def volatile(expression: Expression) -> bool:
     return _volatile(expression)
 
 
+@derived
 def _volatile(node: Node) -> bool:
     """Return the same for any node, stored in each: rules ask repeatedly, and expressions share their parts."""
-    known: bool | None = node.__dict__.get("_volatile")
-    if known is None:
-        known = _volatile_name(node) is not None or any(map(_volatile, node.children))
-        object.__setattr__(node, "_volatile", known)
-    return known
+    return _volatile_name(node) is not None or any(map(_volatile, node.children))
 
 
 def volatile_calls(expression: Expression) -> list[str]:

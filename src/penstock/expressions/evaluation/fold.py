@@ -16,7 +16,7 @@ from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import BOOLEAN, as_decimal, is_decimal, is_float, is_integer
 from penstock.expressions.evaluation.evaluate import constant
 from penstock.expressions.nodes import MIRRORED, Call, Cast, Expression, Literal
-from penstock.tree import Node
+from penstock.tree import Node, derived
 
 TRUE, FALSE = Literal(BOOLEAN, True), Literal(BOOLEAN, False)
 UNKNOWN = Literal(BOOLEAN, None)
@@ -43,17 +43,18 @@ def fold(expression: Expression) -> Expression:
 
 
 def _folded(node: Node) -> Node:
-    """Return `node` folded, operands first.
+    return _simpler(node) or node
 
-    The result is stored in the node (True if it is the node itself): expressions that rules have substituted into each
-    other share their parts, and are folded again in every round.
+
+@derived
+def _simpler(node: Node) -> Node | None:
+    """Return `node` folded, operands first; None if that is the node itself.
+
+    The result is stored in the node: expressions that rules have substituted into each other share their parts, and are
+    folded again in every round.
     """
-    known: Node | bool | None = node.__dict__.get("_folded")
-    if known is None:
-        result = _fold(node.with_children(tuple(map(_folded, node.children))))
-        known = True if result is node else result
-        object.__setattr__(node, "_folded", known)
-    return known if isinstance(known, Node) else node
+    result = _fold(node.with_children(tuple(map(_folded, node.children))))
+    return None if result is node else result
 
 
 def _fold(node: Node) -> Node:

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra import Algebra, Sequenced
+from penstock.algebra.nodes.base.checks import OperatorError
 from penstock.deep_trees import deep
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.limits import MAX_OPERATORS, check_size
 from penstock.language.plan_choices import read_choices
-from penstock.language.plan_form import FORMAT, Part, fault, parsed, printed
-from penstock.language.plans.node_form import Below
+from penstock.language.plan_form import FORMAT, Part, PlanError, fault, parsed, printed
+from penstock.language.plans.checks import check_in_query
+from penstock.language.plans.fields import Below
 from penstock.language.plans.nodes import BY_NAME, NODES, REWRITTEN
 from penstock.language.plans.scalar_binding import ScalarReader
 
@@ -114,14 +116,20 @@ class _FormReader:
         if len(below) < least or (most is not None and len(below) > most):
             expected = f"{least}" if most == least else f"at least {least}"
             raise fault(part.pointer, f"{name} has {expected} inputs, not {len(below)}")
-        node = form.read(Below(part.pointer, fields, self._inputs(kind, below, line, depth), line, self.scalars))
-        # Every property is derived here, so that a plan that does not type fails at the operator that is wrong.
+        inputs = self._inputs(kind, below, line, depth)
         try:
+            node = form.read(Below(part.pointer, fields, inputs, line, self.scalars))
+            check_in_query(node, line)
+            # Every property is derived here, so that a plan that does not type fails at the operator that is wrong.
             _ = node.schema, node.domain, node.pattern, node.keys
             if len(node.inputs) > 1:
                 check_size(node)
+        except PlanError:
+            raise
         except PenstockError as error:
-            raise fault(part.pointer, error.message, error.code, error.hint) from None
+            at = error.field if isinstance(error, OperatorError) else ()
+            place = "/".join([part.pointer, "fields", *map(str, at)]) if at else part.pointer
+            raise fault(place, error.message, error.code, error.hint) from None
         if node.inputs:
             self.known[part.pointer] = node
         return node

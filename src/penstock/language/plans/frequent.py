@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Frequent, Measure
+from penstock.algebra.nodes.base.checks import refused
 from penstock.algebra.nodes.frequent import MOST_ITEMS, check_above, check_aggregate, refuse_without_panes
-from penstock.errors import PenstockError
-from penstock.language.plans import checks
-from penstock.language.plans.node_form import Below, Fields, NodeForm, given
+from penstock.language.plan_form import fault
+from penstock.language.plans.fields import Below, Fields, NodeForm, given
 from penstock.language.plans.scalar_text import column_names, written
 from penstock.types import exact
 
@@ -26,21 +26,17 @@ def _write(node: Frequent) -> Fields:
 
 
 def _read(below: Below) -> Algebra:
-    checks.relation(below.input, below.pointer)
-    checks.without_internal(below.inputs, "FREQUENT", below.pointer)
-    group, per = below.partition("group"), below.partition("per")
+    group, per = below.positions("group"), below.positions("per")
     if not set(per) < set(group):
-        raise below.refuse("FREQUENT needs columns in its group beside those of per")
+        raise refused("FREQUENT needs columns in its group beside those of per")
     aggregate = below.scalars.aggregate(below.fields["aggregate"], below.columns, ())
     try:
         above = exact(below.fields["above"].text()) if "above" in below.fields else None
-        check_above(above)
-        check_aggregate(aggregate)
-        refuse_without_panes(below.input, "FREQUENT")
     except ValueError:
-        raise below.refuse("above is no number") from None
-    except PenstockError as error:
-        raise below.refuse(error.message, error.code, error.hint) from None
+        raise fault(below.fields["above"].pointer, "this is no number") from None
+    check_above(above)
+    check_aggregate(aggregate)
+    refuse_without_panes(below.input, "FREQUENT")
     words = {one.name: one for one in Measure}
     items = [item.object(("measure", "name"), ("measure", "name")) for item in below.fields["measures"].items()]
     return Frequent(

@@ -7,14 +7,11 @@ as a source is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 from penstock.algebra import (
     Algebra,
-    Budget,
-    BudgetKind,
+    Join,
     Preference,
-    PreferenceOrder,
     PreferringJoin,
     PreferringLookUp,
     PreferringSelection,
@@ -23,29 +20,36 @@ from penstock.algebra import (
     is_nrr,
     is_static,
 )
-from penstock.algebra.nodes.join import Pairs
+from penstock.algebra.nodes.base.checks import need_relations, refused
+from penstock.algebra.nodes.base.fields import Pairs
 from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.errors import nearest
 from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import BIGINT, DOUBLE
 from penstock.expressions.nodes import Column, Expression, SummaryEstimate, with_estimates
 from penstock.language.binder.select.preference_operators import is_joined
-from penstock.language.binder.select.preferences import MOST_BUDGET_TICKS, MOST_UNITS, window_of
+from penstock.language.binder.select.preferences import window_of
 from penstock.language.plan_form import Part, fault
-from penstock.language.plans import checks
-from penstock.language.plans.join_condition import read_condition, write_condition
-from penstock.language.plans.node_form import Below, Fields, NodeForm, given
+from penstock.language.plans.fields import (
+    Below,
+    Fields,
+    NodeForm,
+    data_fields,
+    fields_of,
+    given,
+    read_pairs,
+    write_fields,
+)
 from penstock.language.plans.scalar_binding import NamedColumns
 from penstock.language.plans.scalar_text import column_names, written
-from penstock.quantities import LARGEST_BIGINT
 from penstock.tree import Node, transform_up
 from penstock.types import Field, Schema
 
-_CLAUSE = ("order", "fade", "per", "budget", "seed", "query", "queue", "records", "place")
-_NEEDED = ("order", "fade", "budget", "seed", "query", "queue")
+_PREFERENCE = data_fields(Preference)
+_CLAUSE = tuple(one.name for one in _PREFERENCE)
+_NEEDED = tuple(one.name for one in _PREFERENCE if one.is_needed)
+_CONDITION, _ = fields_of(Join)
 _LATER = ("summary", "summarised", "keys", "preferences")
-#: Of a query under a preference.
-MOST_JOINS = 2**10
 _SIDE = ("filter", "summary", "summarised")
 _ESTIMATES = (Field("estimated count", BIGINT), Field("estimated share", DOUBLE))
 
@@ -53,19 +57,12 @@ _ESTIMATES = (Field("estimated count", BIGINT), Field("estimated share", DOUBLE)
 # --- writing
 
 
+def _write_condition(node: PreferringJoin | PreferringLookUp) -> Fields:
+    return write_fields(_CONDITION, node, node.inputs)
+
+
 def _write_clause(preference: Preference) -> Fields:
-    budget = preference.budget
-    return {
-        "order": preference.order.name,
-        "fade": str(preference.fade),
-        **given(per=preference.per),
-        "budget": {"kind": budget.kind.name, "units": budget.units, "ticks": budget.ticks}
-        | ({"joins": budget.joins} if budget.joins > 1 else {}),
-        "seed": preference.seed,
-        "query": preference.query,
-        "queue": preference.queue,
-        **given(records=preference.records or None, place=preference.place or None),
-    }
+    return write_fields(_PREFERENCE, preference, ())
 
 
 def _write_terms(expressions: Sequence[Expression], schema: Schema) -> list[str]:
@@ -91,7 +88,7 @@ def _write_join(node: PreferringJoin) -> Fields:
         for n, side in enumerate(node.inputs[:2])
     ]
     later = [_write_ahead(node, *one) for one in zip(node.later, node.ahead, strict=True)]
-    return {**write_condition(node), "sides": sides, **given(later=later), **_write_clause(node.preference)}
+    return {**_write_condition(node), "sides": sides, **given(later=later), **_write_clause(node.preference)}
 
 
 def _write_ahead(node: PreferringJoin, stream: Algebra, ahead: SummaryAhead) -> Fields:
@@ -108,7 +105,7 @@ def _write_ahead(node: PreferringJoin, stream: Algebra, ahead: SummaryAhead) -> 
 def _write_look_up(node: PreferringLookUp) -> Fields:
     side = _write_side(node.left, node.filter, node.summary, node.summarised)
     terms = {"preferences": _write_terms(node.expressions, _joined(node))}
-    return {**write_condition(node), **side, **terms, **_write_clause(node.preference)}
+    return {**_write_condition(node), **side, **terms, **_write_clause(node.preference)}
 
 
 def _joined(node: PreferringJoin | PreferringLookUp) -> Schema:
@@ -125,24 +122,31 @@ def _write_selection(node: PreferringSelection) -> Fields:
 # --- reading
 
 
+def _condition(below: Below) -> tuple[Pairs, Expression | None]:
+    """Return the equal columns and the residual of a join."""
+    need_relations(below.inputs)
+    equal, residual = (one.read(below) for one in _CONDITION)
+    return equal or (), residual
+
+
 def _read_join(below: Below) -> Algebra:
-    equal, residual = read_condition(below)
+    equal, residual = _condition(below)
     if not equal:
-        raise below.refuse("a preference over a join of streams needs an equality", "P0901")
+        raise refused("a preference over a join of streams needs an equality", "P0901")
     left, right = below.inputs[:2]
     schema = Schema(left.schema.fields + right.schema.fields)
     items = below.fields["sides"].items()
     if len(items) != 2:
-        raise below.refuse("a join has two sides")
+        raise refused("a join has two sides")
     sides = [
         _ReadSide(below, item.object((*_SIDE, "preferences"), ("preferences",)), node)
         for item, node in zip(items, below.inputs[:2], strict=True)
     ]
     pairs = [{pair for pair in equal if pair[n] in side.summarised} for n, side in enumerate(sides) if side.summary]
     if any(len(found) < len(side.summarised) for found, side in zip(pairs, filter(_has_summary, sides), strict=True)):
-        raise below.refuse("summarised columns are not equated", "P0350")
+        raise refused("summarised columns are not equated", "P0350")
     if len(pairs) == 2 and pairs[0] != pairs[1]:
-        raise below.refuse("two summaries on columns that are not equated with each other", "P0901")
+        raise refused("two summaries on columns that are not equated with each other", "P0901")
     into = []
     for n, side in enumerate(sides):
         keys = []
@@ -165,7 +169,7 @@ def _read_join(below: Below) -> Algebra:
         ahead,
     )
     if any(set(one.keys) != set(found.sharding) for one in ahead):
-        raise below.refuse("estimates of streams that are joined later are of the values by which rows are divided")
+        raise refused("estimates of streams that are joined later are of the values by which rows are divided")
     return found
 
 
@@ -173,18 +177,13 @@ def _read_later(below: Below, equal: Pairs) -> tuple[SummaryAhead, ...]:
     """Return what is estimated of the inputs behind the first two."""
     items = below.fields["later"].items() if "later" in below.fields else []
     if len(items) != len(below.inputs) - 2:
-        raise below.refuse("each input behind the first two has an item in `later`")
+        raise refused("each input behind the first two has an item in `later`")
     left, right = (NamedColumns.of(side.schema) for side in below.inputs[:2])
     found = []
     for item, node in zip(items, below.inputs[2:], strict=True):
         fields = item.object(_LATER, _LATER)
         side = _ReadSide(below, fields, node)
-        keys = []
-        for key in fields["keys"].items():
-            pair = key.items()
-            if len(pair) != 2:
-                raise fault(key.pointer, "a pair of columns is needed, of the left and of the right input")
-            keys.append((left.position(pair[0]), right.position(pair[1])))
+        keys = [(left.position(one), right.position(other)) for _, (one, other) in read_pairs(fields["keys"])]
         if side.summary is None or len(keys) != len(side.summarised) or not set(keys) <= set(equal):
             raise fault(item.pointer, "each summarised column has a pair of equal columns", "P0350")
         terms = side.terms(Schema(()), side.summarised, node.schema)
@@ -193,17 +192,17 @@ def _read_later(below: Below, equal: Pairs) -> tuple[SummaryAhead, ...]:
 
 
 def _read_look_up(below: Below) -> Algebra:
-    equal, residual = read_condition(below)
+    equal, residual = _condition(below)
     left, right = below.inputs
     side = _ReadSide(below, below.fields, left)
     if not is_static(right):
         if not is_nrr(right):
-            raise below.refuse("the right input is neither a static relation nor a NON RETROACTIVE one")
+            raise refused("the right input is neither a static relation nor a NON RETROACTIVE one")
         window = window_of(left)
         if window is not None and window.slide is not None:
-            raise below.refuse("SLIDE beside a NON RETROACTIVE relation", "P0901")
+            raise refused("SLIDE beside a NON RETROACTIVE relation", "P0901")
         if not {pair[0] for pair in equal} >= set(side.summarised):
-            raise below.refuse("summarised columns are not equated with those of the NON RETROACTIVE relation", "P0901")
+            raise refused("summarised columns are not equated with those of the NON RETROACTIVE relation", "P0901")
     terms = side.terms(Schema(left.schema.fields + right.schema.fields), side.summarised)
     return PreferringLookUp(
         left, right, equal, residual, side.filter, side.summary, side.summarised, terms, _read_clause(below)
@@ -226,10 +225,10 @@ class _ReadSide:
 
     def __init__(self, below: Below, fields: Mapping[str, Part], node: Algebra) -> None:
         self._below, self._fields = below, fields
-        checks.relation(node, below.pointer)
+        need_relations((node,))
         if window_of(node) is None and not is_joined(node):
             message = "a preference reads streams under a window in time without SLIDE"
-            raise below.refuse(message, "P0901")
+            raise refused(message, "P0901")
         columns = NamedColumns.of(node.schema)
         self.filter = below.scalars.condition(fields["filter"], columns) if "filter" in fields else None
         self.summarised = columns.positions(fields["summarised"]) if "summarised" in fields else ()
@@ -238,7 +237,7 @@ class _ReadSide:
     def _summary(self, node: Algebra) -> SummaryDefinition | None:
         if "summary" not in self._fields:
             if self.summarised:
-                raise self._below.refuse("summarised columns without a summary")
+                raise refused("summarised columns without a summary")
             return None
         part = self._fields["summary"]
         declared = self._below.scalars.context.catalog.summaries
@@ -278,36 +277,7 @@ def _has_summary(side: _ReadSide) -> bool:
 
 
 def _read_clause(below: Below) -> Preference:
-    fields = below.fields
-    try:
-        fade = Fraction(fields["fade"].text())
-    except (ValueError, ZeroDivisionError):
-        raise fault(fields["fade"].pointer, "this is no fraction, such as 4/5") from None
-    if not 0 < fade <= 1:
-        raise fault(fields["fade"].pointer, "a fade is above 0 and at most 1", "P0203")
-    budget = fields["budget"].object(("kind", "units", "ticks", "joins"), ("kind", "units", "ticks"))
-    kinds = {one.name: one for one in BudgetKind}
-    granted = Budget(
-        kinds[budget["kind"].one_of(kinds)],
-        budget["units"].whole(1, MOST_UNITS),
-        budget["ticks"].whole(1, MOST_BUDGET_TICKS),
-        budget["joins"].whole(2, MOST_JOINS) if "joins" in budget else 1,
-    )
-    records = "records" in fields and fields["records"].flag()
-    order = below.enum("order", PreferenceOrder)
-    if records and order is not PreferenceOrder.WEIGHTED:
-        raise fault(fields["records"].pointer, "inclusion records are those of WEIGHTED alone", "P0355")
-    return Preference(
-        order,
-        granted,
-        fade,
-        below.ticks("per"),
-        below.seed,
-        fields["query"].text(),
-        fields["queue"].whole(1, LARGEST_BIGINT),
-        records,
-        below.whole("place", 1, MOST_JOINS, 0) or 0,
-    )
+    return Preference(**{one.attribute: one.read(below) for one in _PREFERENCE})
 
 
 def _with_estimates(schema: Schema) -> Schema:

@@ -16,7 +16,7 @@ from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scalars.unsupported import refusals
 from penstock.language.binder.scope import Entry, Role, Scope
 from penstock.language.grammar.fragments import parse_expression
-from penstock.language.plan_form import Part, fault
+from penstock.language.plan_form import Part, PlanError, fault
 from penstock.language.plans.scalar_text import column_names
 from penstock.language.text import SourceText
 from penstock.types import Schema
@@ -123,7 +123,7 @@ def _placed(part: Part, errors: Sequence[PenstockError]) -> PenstockError:
     if not errors:
         return fault(part.pointer, "this expression cannot be bound", "P0901")
     error = errors[0]
-    if error.message.startswith("plan, "):
+    if isinstance(error, PlanError):
         return error
     column = "" if error.position is None else f" (column {error.position.column} of it)"
     return fault(part.pointer, f"{error.message}{column}", error.code, error.hint)

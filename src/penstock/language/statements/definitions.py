@@ -20,7 +20,7 @@ from penstock.language.clauses import AsOf, StartClause
 from penstock.language.plans.document import read_plan
 from penstock.language.queries import PlanQuery, WholeQuery
 from penstock.language.text import TextSpan
-from penstock.tree import reached
+from penstock.tree import derived, reached
 from penstock.types import CALENDAR, TimeDomain
 
 
@@ -82,19 +82,23 @@ def check_volatile(root: Algebra, span: TextSpan, context: Context) -> None:
     """Reject a volatile function over rows that negative tuples retract: a second draw for the retraction would give
     another row.
     """
-    for node in reached(root, lambda one: () if _is_checked(one) else one.inputs):
-        drawn = [] if _is_checked(node) else _draws(node)
-        if drawn:
-            message = f"{drawn[0]} is VOLATILE and is applied to rows that may be retracted"
-            hint = "call it on the rows of a stream or of a time window, below joins and groups"
-            context.fail("P0321", message, span, hint)
-    # Recorded in the plan: what stands upon a view is checked alone.
-    object.__setattr__(root, "_no_draws", True)
+    drawn = _first_draw(root)
+    if drawn is not None:
+        message = f"{drawn} is VOLATILE and is applied to rows that may be retracted"
+        hint = "call it on the rows of a stream or of a time window, below joins and groups"
+        context.fail("P0321", message, span, hint)
 
 
-def _is_checked(node: Algebra) -> bool:
-    """Return whether neither `node` nor what is below draws over rows that may be retracted."""
-    return "_no_draws" in node.__dict__
+@derived
+def _first_draw(root: Algebra) -> str | None:
+    """Return the first volatile function that an operator of a plan applies to rows which may be retracted. A view
+    below, which has been looked at by itself, is not looked at again."""
+    unseen = reached(root, lambda one: tuple(node for node in one.inputs if not _draws_nothing(node)))
+    return next((name for node in unseen for name in _draws(node)), None)
+
+
+def _draws_nothing(node: Algebra) -> bool:
+    return _first_draw.is_known(node) and _first_draw(node) is None
 
 
 def _draws(node: Algebra) -> list[str]:

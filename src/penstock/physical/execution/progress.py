@@ -17,6 +17,7 @@ from penstock.algebra.nodes.base import Algebra, Delay, operators
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.storage.documents import Json, as_boolean, as_integer, as_optional_integer
+from penstock.tree import derived
 from penstock.types import BEGIN, END
 
 #: The heartbeat before anything is known.
@@ -79,22 +80,16 @@ def timed_sources(root: Algebra) -> dict[str, Source]:
     return dict(_timed(root))
 
 
+@derived
 def _timed(root: Algebra) -> Mapping[str, Source]:
     """Return the timed sources below a root, found once: a change of a job asks for those of every query."""
-    known: dict[str, Source] | None = root.__dict__.get("_timed_sources")
-    if known is None:
-        known = {name: source for name, source in declared_sources(root).items() if not source.is_static}
-        object.__setattr__(root, "_timed_sources", known)
-    return known
+    return {name: source for name, source in declared_sources(root).items() if not source.is_static}
 
 
+@derived
 def timed_names(root: Algebra) -> frozenset[str]:
     """Return the names of the timed sources below `root`."""
-    known: frozenset[str] | None = root.__dict__.get("_timed_names")
-    if known is None:
-        known = frozenset(_timed(root))
-        object.__setattr__(root, "_timed_names", known)
-    return known
+    return frozenset(_timed(root))
 
 
 def query_heartbeats(roots: Mapping[str, Algebra], progress: Progress, drain: bool = False) -> dict[str, int]:
@@ -105,7 +100,7 @@ def query_heartbeats(roots: Mapping[str, Algebra], progress: Progress, drain: bo
     known: dict[tuple[tuple[str, int], ...], int] = {}
     heartbeats: dict[str, int] = {}
     for name, root in roots.items():
-        key = root.__dict__.get("_heartbeat_key") or _heartbeat_key(root)
+        key = _heartbeat_key(root)
         if key not in known:
             known[key] = query_heartbeat(root, _timed(root), progress, drain)
         heartbeats[name] = known[key]
@@ -153,13 +148,10 @@ def query_frontiers(roots: Mapping[str, Algebra], heartbeats: Mapping[str, int],
     return frontiers
 
 
+@derived
 def _heartbeat_key(root: Algebra) -> tuple[tuple[str, int], ...]:
     """Return what the heartbeat of a query depends on beside the progress: its timed sources, and their slacks."""
-    known: tuple[tuple[str, int], ...] | None = root.__dict__.get("_heartbeat_key")
-    if known is None:
-        known = tuple((name, source.slack) for name, source in _timed(root).items())
-        object.__setattr__(root, "_heartbeat_key", known)
-    return known
+    return tuple((name, source.slack) for name, source in _timed(root).items())
 
 
 def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Progress, drain: bool) -> int:

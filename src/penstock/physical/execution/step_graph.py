@@ -21,6 +21,7 @@ from penstock.physical.operators import Operator, Tables, make_operator
 from penstock.physical.operators.base.contract import RunPlan
 from penstock.physical.operators.failed import FailedOperator
 from penstock.physical.plan.plan import Channel, Plan, Step, channels_into, scans_of
+from penstock.tree import derived
 
 #: Returns a fresh operator of a step.
 MakeOperator = Callable[[Step], Operator]
@@ -174,6 +175,18 @@ class StepGraph:
             result.onward.setdefault(channel, []).extend(made)
 
 
+@derived
+def _joined_graphs(plan: Plan) -> WeakValueDictionary[int | str, StepGraph]:
+    """Return the graphs of a whole plan that are in use, by the stage or the source."""
+    return WeakValueDictionary()
+
+
+@derived
+def _graphs(part: Plan) -> dict[int | str, StepGraph]:
+    """Return the graphs of a part so far, by the stage or the source."""
+    return {}
+
+
 def _joined(
     plan: Plan,
     pieces: tuple[Plan, ...],
@@ -183,8 +196,7 @@ def _joined(
 ) -> StepGraph:
     """Return the graph of some steps of parts of `plan`; what is computed for each part stays with it under `name`; the
     graph of the plan stays while it is in use, since all shards have the same."""
-    made: WeakValueDictionary[int | str, StepGraph]
-    made = plan.__dict__.setdefault("_joined_graphs", WeakValueDictionary())
+    made = _joined_graphs(plan)
     whole = made.get(name)
     if whole is not None:
         return whole
@@ -197,7 +209,7 @@ def _joined(
         grown, new, exchanged = StepGraph(), pieces, shared
     graphs: list[StepGraph] = []
     for piece in new:
-        known: dict[int | str, StepGraph] = piece.__dict__.setdefault("_graphs", {})
+        known = _graphs(piece)
         if name not in known:
             known[name] = StepGraph.of(piece, steps(piece))
         graphs.append(known[name])

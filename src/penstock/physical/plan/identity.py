@@ -20,7 +20,7 @@ from penstock.expressions.user import UserDefined
 from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.spec import Spec
 from penstock.redaction import redacted
-from penstock.tree import Node
+from penstock.tree import Node, derived
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -35,28 +35,26 @@ def step_keys(plan: Plan, births: bool = True) -> Mapping[int, str]:
     """Return the key of every step, by step number; they are computed once for a plan, since every shard of every stage
     wants them. births: steps of queries of different births are different, unless they were merged; without it the plan
     shares no steps with another one."""
-    if not births:
-        return _step_keys(plan, births)
-    known: dict[int, str] | None = plan.__dict__.get("_step_keys")
-    if known is None:
-        # Queries of different births are in different parts, so no key occurs in two of them; a step that several parts
-        # share is in one.
-        parts = plan.parts
-        if parts is None:
-            known = _step_keys(plan, births)
-        else:
-            # A state may lie elsewhere than in its part (`planning/merging.py`).
-            known = {}
-            for part in parts:
-                known.update(step_keys(part))
-            known.update(plan.keys or {})
-        object.__setattr__(plan, "_step_keys", known)
+    return _keys_with_births(plan) if births else _step_keys(plan, births)
+
+
+@derived
+def _keys_with_births(plan: Plan) -> Mapping[int, str]:
+    # Queries of different births are in different parts, so no key occurs in two of them; a step that several parts
+    # share is in one.
+    if plan.parts is None:
+        return _step_keys(plan, births=True)
+    # A state may lie elsewhere than its part says (`planning/merging.py`).
+    known: dict[int, str] = {}
+    for part in plan.parts:
+        known.update(step_keys(part))
+    known.update(plan.keys or {})
     return known
 
 
 def note_keys(plan: Plan, keys: Mapping[int, str]) -> None:
     """Note the keys of the steps of a plan, where they are known of another one that has the same steps."""
-    object.__setattr__(plan, "_step_keys", dict(keys))
+    _keys_with_births.note(plan, keys)
 
 
 def moved_steps(before: Plan, after: Plan) -> list[Step]:

@@ -9,7 +9,7 @@ rows over shards on the way in. A step is described by its spec, one small class
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import InitVar, dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -22,6 +22,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.step_choices import StepChoices
+from penstock.tree import Deriving
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Deriving):
     """Steps of a whole job, inputs before consumers. statics: the static relations to compute first, as plans of their
     own (name -> plan); sources: the timed ones by name; queries by name; periods: how often each is evaluated;
     source_predicates: by source the condition of the rows that some query reads, over the declared columns
@@ -85,7 +86,10 @@ class Plan:
     another part, its own queries that need the step; keys: of the state of its own steps, which do not follow from
     these any more; alone: the same part with all its steps, None where it borrows none. Of a plan of such parts, shared
     are the steps that several of them need, with the queries of all, and keys has the states whose keys differ from
-    those in its parts."""
+    those in its parts.
+
+    grains: what the queries of a part were planned to share (`planning/planner.py`); known_steps: the steps by their
+    numbers, where they are known."""
 
     steps: tuple[Step, ...]
     queries: dict[str, Query]
@@ -98,10 +102,16 @@ class Plan:
     borrowed: Mapping[int, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
     alone: Plan | None = field(default=None, compare=False, repr=False)
     shared: Mapping[int, Step] = field(default_factory=dict, compare=False, repr=False)
+    grains: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    known_steps: InitVar[Mapping[int, Step] | None] = None
+
+    def __post_init__(self, known_steps: Mapping[int, Step] | None) -> None:
+        if known_steps is not None:
+            object.__setattr__(self, "by_id", known_steps)
 
     def __getstate__(self) -> dict[str, Any]:
         # What has been derived from the fields is not pickled, nor what only planning needs.
-        return {one.name: getattr(self, one.name) for one in fields(self)} | {"alone": None}
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"alone": None, "grains": {}}
 
     @property
     def pieces(self) -> tuple[Plan, ...]:
@@ -112,27 +122,24 @@ class Plan:
         """Return the parts of the plan that read a source."""
         return self.pieces if self.parts is None else tuple(part for part in self.parts if source in part.sources)
 
-    def read_columns(self, source: str) -> frozenset[int]:
-        """Return the declared columns of a source that the plan, which is in one piece, reads; they are found once."""
-        known: dict[str, frozenset[int]] = self.__dict__.setdefault("_read_columns", {})
-        if source not in known:
-            scans = scans_of(self.steps, source)
-            known[source] = frozenset(column for scan in scans for column in scan.spec.scanned_columns)
-        return known[source]
+    @cached_property
+    def read_columns(self) -> Mapping[str, frozenset[int]]:
+        """Return the declared columns that the plan, which is in one piece, reads, by source."""
+        found: dict[str, frozenset[int]] = {}
+        for step in self.steps:
+            if (source := step.spec.scanned) is not None:
+                found[source.name] = found.get(source.name, frozenset()) | frozenset(step.spec.scanned_columns)
+        return found
 
     def needed_columns(self, source: str) -> tuple[int, ...]:
         """Return the declared columns of `source` that some query of the plan reads."""
-        return tuple(sorted(frozenset().union(*(piece.read_columns(source) for piece in self.pieces_reading(source)))))
+        pieces = self.pieces_reading(source)
+        return tuple(sorted(frozenset().union(*(piece.read_columns.get(source, ()) for piece in pieces))))
 
     @cached_property
     def by_id(self) -> Mapping[int, Step]:
         """Return the steps by their numbers."""
         return {step.id: step for step in self.steps}
-
-    def with_known_steps(self, by_id: Mapping[int, Step]) -> Plan:
-        """Return the plan, which is new, with the steps of one that has the same by their numbers."""
-        self.__dict__["by_id"] = by_id
-        return self
 
     def step(self, number: int) -> Step:
         """Return the step with this number. Steps are not numbered by their places: those of other parts may go."""

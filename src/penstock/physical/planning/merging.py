@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from penstock.algebra.nodes.scans import Source
-from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planned_part import PlannedPart
 from penstock.physical.planning.shared_parts import SharedParts
 from penstock.physical.planning.sharing import MOVED, Beginning, Merges, SharableStep, Standing
 
 
 def merged(
-    parts: Sequence[Plan],
+    parts: Sequence[PlannedPart],
     merges: Merges,
     beginnings: Mapping[int, Beginning],
     standing: Standing,

@@ -41,15 +41,15 @@ def joined(
         by_id.update(part.by_id)
     for number in by_id.keys() & shared.keys():
         by_id[number] = shared[number]
-    plan = replace(
+    return replace(
         outline or outlined(parts),
         parts=tuple(parts),
         keys=keys or None,
         steps=tuple(by_id.values()),
         source_predicates=_predicates(parts),
         shared=shared,
+        known_steps=by_id,
     )
-    return plan.with_known_steps(by_id)
 
 
 def outlined(parts: Iterable[Plan], before: Plan | None = None) -> Plan:
@@ -198,8 +198,8 @@ def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
     """
     unread = {source.name: source for source in sources if source.name not in plan.sources}
     nothing = {name: Literal(pa.bool_(), False) for name, source in unread.items() if may_skip(source)}
-    read = replace(plan, sources=plan.sources | unread, source_predicates=plan.source_predicates | nothing)
-    return read.with_known_steps(plan.by_id)
+    predicates = plan.source_predicates | nothing
+    return replace(plan, sources=plan.sources | unread, source_predicates=predicates, known_steps=plan.by_id)
 
 
 def retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
@@ -211,4 +211,4 @@ def retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
         else source
         for name, source in plan.sources.items()
     }
-    return replace(plan, sources=sources).with_known_steps(plan.by_id)
+    return replace(plan, sources=sources, known_steps=plan.by_id)

@@ -16,8 +16,7 @@ from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.properties.statistics import Statistics
 from penstock.deep_trees import deep
-from penstock.physical.execution.progress import timed_names, timed_sources
-from penstock.physical.plan.identity import note_keys, step_keys
+from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.inputs import OutputSpec
 from penstock.physical.plan.plan import Edge, Plan
 from penstock.physical.plan.plan_choices import QueryChoices
@@ -30,14 +29,8 @@ from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.lowering.retracting_joins import joins_taking_back
 from penstock.physical.planning.lowering.stores import shared_stores
 from penstock.physical.planning.plan_parts import joined
-from penstock.physical.planning.sharing import note_nodes, note_sharable
-from penstock.physical.planning.source_predicate import (
-    Conditions,
-    conditions_of,
-    conditions_without,
-    predicates_of,
-    source_predicates,
-)
+from penstock.physical.planning.planned_part import PlannedPart
+from penstock.physical.planning.source_predicate import source_predicates
 
 
 @dataclass(frozen=True)
@@ -80,28 +73,29 @@ def plan_queries(
 
 def planned(
     queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
-) -> tuple[Plan, list[Algebra]]:
+) -> tuple[Plan, Mapping[int, Algebra]]:
     """Return the plan, and for every step the relation or stream that it computes."""
-    return plan_part(Generation(0, queries, statistics or Statistics()), strategy)
+    part = plan_part(Generation(0, queries, statistics or Statistics()), strategy)
+    return part.plan, part.nodes
 
 
 def plan_generations(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> Plan:
     """Return the plan of a job whose queries began at different times; only those of one generation share steps."""
-    return joined(plan_parts(generations, strategy))
+    return joined([part.plan for part in plan_parts(generations, strategy)])
 
 
-def plan_parts(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> list[Plan]:
+def plan_parts(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> list[PlannedPart]:
     """Return the plan of each generation by itself; no two steps have one number."""
-    parts: list[Plan] = []
+    parts: list[PlannedPart] = []
     for generation in generations:
-        parts.append(plan_part(generation, strategy, sum(len(part.steps) for part in parts))[0])
+        parts.append(plan_part(generation, strategy, sum(len(part.plan.steps) for part in parts)))
     return parts
 
 
 def plan_part(
     generation: Generation, strategy: Strategy, first: int = 0, static: Callable[[Algebra], Plan] | None = None
-) -> tuple[Plan, list[Algebra]]:
-    """Return the plan of one generation, and for each of its steps the relation or stream that it computes.
+) -> PlannedPart:
+    """Return the plan of one generation.
 
     Args:
         first: number of its first step.
@@ -130,116 +124,14 @@ def plan_part(
         builder.statics,
         periods={query.name: periods(query.root) for query in queries},
         source_predicates=source_predicates(steps),
+        grains=grains,
     )
-    note_nodes(plan, nodes)
-    plan.__dict__[_CHOICES] = grains
-    return plan, nodes
-
-
-def part_without(part: Plan, nodes: Sequence[Algebra], queries: Sequence[str]) -> tuple[Plan, list[Algebra]] | None:
-    """Return a part as it is planned with some of its queries alone, and for each step the relation or stream that it
-    computes. Its steps keep their numbers and keys. None where it has to be planned again to know: of steps with equal
-    keys the place determines which has which state (`step_keys`).
-
-    Only the steps of the queries that go are looked into. The others are the same objects.
-
-    Args:
-        part: that shares nothing with others.
-        nodes: by its steps.
-        queries: those that stay, in their order.
-    """
-    index = _index_of(part)
-    places = [index.places[name] for name in queries]
-    if index.is_numbered or places != sorted(places):
-        return None
-    gone = part.queries.keys() - set(queries)
-    by_id, first = dict(part.by_id), dict(index.first)
-    touched = dict.fromkeys(number for name in part.queries if name in gone for number in index.steps[name])
-    changed: list[int] = []
-    for number in touched:
-        step = by_id[number]
-        users = step.queries - gone
-        if users:
-            by_id[number] = replace(step, queries=users)
-            first[number] = min(map(index.places.__getitem__, users))
-            changed.append(number)
-        else:
-            del by_id[number], first[number]
-    # As they come when the queries are lowered one after the other; an input is needed by all that need its readers.
-    order = sorted(first, key=first.__getitem__)
-    by_id = dict(zip(order, map(by_id.__getitem__, order), strict=True))
-    of_steps = dict(zip(part.by_id, nodes, strict=True))
-    conditions = conditions_without(index.conditions, by_id, [part.step(n) for n in touched if n not in by_id])
-    read = {name for query in gone for name in timed_sources(part.queries[query].root)}
-    unread = {name for name in read if not any(name in timed_names(part.queries[q].root) for q in queries)}
-    tables = {name for step in by_id.values() for name in step.spec.static_tables} if part.statics else ()
-    plan = Plan(
-        tuple(by_id.values()),
-        {name: part.queries[name] for name in queries},
-        {name: source for name, source in part.sources.items() if name not in unread},
-        {name: static for name, static in part.statics.items() if name in tables},
-        periods={name: part.periods[name] for name in queries},
-        source_predicates=predicates_of(conditions),
-    )
-    plan.__dict__["by_id"] = by_id
-    steps = {name: numbers for name, numbers in index.steps.items() if name not in gone}
-    first = dict(zip(order, map(first.__getitem__, order), strict=True))
-    plan.__dict__[_INDEX] = _PartIndex(index.places, steps, first, conditions, False)
-    kept_nodes = [*map(of_steps.__getitem__, order)]
-    note_nodes(plan, kept_nodes)
-    keys = step_keys(part)
-    note_keys(plan, dict(zip(order, map(keys.__getitem__, order), strict=True)))
-    note_sharable(plan, part, changed)
-    plan.__dict__[_CHOICES] = part.__dict__[_CHOICES]
-    return plan, kept_nodes
-
-
-@dataclass(frozen=True)
-class _PartIndex:
-    """What has to be known of a part to leave out queries.
-
-    Args:
-        places: of its queries, and of those that were left out before, in their order.
-        steps: by query, the numbers of the steps that it needs.
-        first: by step, the place of the first query that needs it; in the order of the steps.
-        conditions: of the rows that its steps read.
-        is_numbered: whether it has steps with equal keys.
-    """
-
-    places: Mapping[str, int]
-    steps: Mapping[str, Sequence[int]]
-    first: Mapping[int, int]
-    conditions: Conditions
-    is_numbered: bool
-
-
-#: Where the index of a part is noted. It is not pickled.
-_INDEX = "_index"
-
-
-def _index_of(part: Plan) -> _PartIndex:
-    known: _PartIndex | None = part.__dict__.get(_INDEX)
-    if known is None:
-        places = {name: place for place, name in enumerate(part.queries)}
-        steps: dict[str, list[int]] = {name: [] for name in places}
-        for step in part.steps:
-            for name in step.queries:
-                steps[name].append(step.id)
-        first = {step.id: min(places[name] for name in step.queries) for step in part.steps}
-        is_numbered = any("-" in key for key in step_keys(part).values())
-        known = _PartIndex(places, steps, first, conditions_of(part.steps), is_numbered)
-        part.__dict__[_INDEX] = known
-    return known
-
-
-#: Where the choices are noted with which a part was planned. They are not pickled.
-_CHOICES = "_choices"
+    return PlannedPart(plan, dict(zip(plan.by_id, nodes, strict=True)))
 
 
 def choices_of(plan: Plan) -> Iterable[Mapping[str, int]]:
-    """Return the choices of sharing with which the queries of each part were planned (`Generation.grains`)."""
-    parts = (piece.alone or piece for piece in plan.pieces)
-    return [part.__dict__[_CHOICES] for part in parts if _CHOICES in part.__dict__]
+    """Return what the queries of each part of `plan` were planned to share (`Generation.grains`)."""
+    return [piece.grains for piece in plan.pieces]
 
 
 def plan_static(node: Algebra) -> Plan:

@@ -12,19 +12,19 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from threading import RLock
+from weakref import WeakKeyDictionary
 
 from penstock.algebra.nodes.scans import Source
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Edge, Plan, Step
 from penstock.physical.planning.plan_parts import joined, outlined
+from penstock.physical.planning.planned_part import PlannedPart
 from penstock.physical.planning.sharing import (
     MOVED,
     Merges,
     PartSharing,
     SharableStep,
     ShareId,
-    keeping_keys,
-    sharing_of,
 )
 
 #: Steps that agree in something, each with the birth of its part, in order of birth.
@@ -35,7 +35,7 @@ _Group = list[tuple[int, SharableStep]]
 class _PartEntry:
     """A part of the last version. alone: with all its steps."""
 
-    alone: Plan
+    alone: PlannedPart
     sharing: PartSharing
 
 
@@ -91,35 +91,37 @@ class SharedParts:
         #: By number, a step that several parts need, with the queries of all.
         self._needed_by_all: dict[int, Step] = {}
         self._outline = Plan((), {}, {})
+        #: By part, how it was made last; it may come again after a version that was not taken over.
+        self._made_before: WeakKeyDictionary[PlannedPart, _Made] = WeakKeyDictionary()
 
     @property
     def sources(self) -> Mapping[str, Source]:
         """Return the timed sources of the parts."""
         return self._outline.sources
 
-    def keys(self, parts: Sequence[Plan], merges: Merges) -> AbstractSet[str]:
+    def keys(self, parts: Sequence[PlannedPart], merges: Merges) -> AbstractSet[str]:
         """Return the keys of all sharable steps with a past."""
         with self._lock:
             self._update(parts, merges)
             return set(self._keys)
 
-    def twins(self, parts: Sequence[Plan], merges: Merges) -> list[list[SharableStep]]:
+    def twins(self, parts: Sequence[PlannedPart], merges: Merges) -> list[list[SharableStep]]:
         """Return the groups of twins under some merges, in the order of the parts; a step without twins is in none."""
         with self._lock:
             self._update(parts, merges)
             return [[one for _, one in group] for group in self._several.values()]
 
-    def plan(self, parts: Sequence[Plan], merges: Merges) -> Plan:
+    def plan(self, parts: Sequence[PlannedPart], merges: Merges) -> Plan:
         """See `shared_plan`."""
         with self._lock:
             self._update(parts, merges)
             names = [at.removeprefix(MOVED) for at in merges if at.startswith(MOVED)]
             numbers = {name: self._number_by_state[name] for name in names if name in self._number_by_state}
             moved = {number: merges[MOVED + name] for name, number in numbers.items()}
-            parts = [self._made[birth] for birth in self._entries]
-            return joined(parts, moved, self._outline, dict(self._needed_by_all))
+            made = [self._made[birth] for birth in self._entries]
+            return joined(made, moved, self._outline, dict(self._needed_by_all))
 
-    def _update(self, parts: Sequence[Plan], merges: Merges) -> None:
+    def _update(self, parts: Sequence[PlannedPart], merges: Merges) -> None:
         """Take over what parts share, if it is not what they shared in the last version."""
         news = [part for part in parts if id(part) not in self._births]
         # What a part shares follows from itself and from where its own states are merged.
@@ -134,8 +136,8 @@ class SharedParts:
         )
         changed: list[int] = []
         for part in (*news, *(entries[birth].alone for birth in touched if birth in entries)):
-            (birth,) = part.births
-            sharing, known = sharing_of(part, merges), self._entries.get(birth)
+            (birth,) = part.plan.births
+            sharing, known = part.sharing(merges), self._entries.get(birth)
             if known is None or known.alone is not part or known.sharing is not sharing:
                 entries[birth] = _PartEntry(part, sharing)
                 changed.append(birth)
@@ -167,9 +169,9 @@ class SharedParts:
             if owner != former:
                 remade |= {owner, former} & entries.keys()
         if gone or any(entries[birth].alone is not self._entries[birth].alone for birth in replaced):
-            self._outline = outlined(entry.alone for entry in entries.values())
+            self._outline = outlined(entry.alone.plan for entry in entries.values())
         else:
-            news = [entries[birth].alone for birth in changed if birth not in self._entries]
+            news = [entries[birth].alone.plan for birth in changed if birth not in self._entries]
             self._outline = outlined(news, self._outline)
         self._entries = entries
         self._make(remade, gone)
@@ -191,10 +193,10 @@ class SharedParts:
         """Take over a part in place of `former`; return what those of its shared steps go by that differ."""
         if former is not None and (entry is None or entry.alone is not former.alone):
             del self._births[id(former.alone)]
-        keys = set() if former is None else set(keeping_keys(former.alone))
+        keys = set() if former is None else set(former.alone.keeping_keys)
         if entry is not None:
             self._births[id(entry.alone)] = birth
-            present = set(keeping_keys(entry.alone))
+            present = set(entry.alone.keeping_keys)
             self._keys |= dict.fromkeys(present - keys, birth)
             keys -= present
         for key in keys:
@@ -210,8 +212,8 @@ class SharedParts:
         found = [id_ for _, id_ in (*lost, *come)]
         if former is not None and entry is not None and former.alone is not entry.alone:
             # Fewer queries need a step.
-            steps, ids = former.alone.by_id, after.ids
-            found += [ids[n] for n, step in entry.alone.by_id.items() if steps.get(n) is not step and n in ids]
+            steps, ids = former.alone.plan.by_id, after.ids
+            found += [ids[n] for n, step in entry.alone.plan.by_id.items() if steps.get(n) is not step and n in ids]
         return found
 
     def _exchange_twins(self, birth: int, before: PartSharing, after: PartSharing) -> None:
@@ -257,15 +259,15 @@ class SharedParts:
         borrowed = {number: numbers[id_] for number, id_ in ids.items() if not owned[number]}
         own = {number: numbers[id_] for number, id_ in ids.items() if owned[number]}
         states = {number: name for number, name in entry.sharing.states.items() if number in own}
-        known: _Made | None = entry.alone.__dict__.get("_shared")
+        known = self._made_before.get(entry.alone)
         if known is None or (known.borrowed, known.own, known.states) != (borrowed, own, states):
-            known = _made(entry.alone, borrowed, own, states, known or self._made_of.get(birth))
-            entry.alone.__dict__["_shared"] = known
+            known = _made(entry.alone.plan, borrowed, own, states, known or self._made_of.get(birth))
+            self._made_before[entry.alone] = known
         self._made_of[birth] = known
         return known.plan, {name: own[number] for number, name in states.items()}
 
 
-def shared_plan(parts: Sequence[Plan], merges: Merges, shared: SharedParts) -> Plan:
+def shared_plan(parts: Sequence[PlannedPart], merges: Merges, shared: SharedParts) -> Plan:
     """Return the plan of all parts, in which each shared step is in one of them, the first that has it.
 
     A part that borrows the same steps as before, under the same numbers, is the same object, wherever their states lie.

@@ -45,7 +45,7 @@ restart plans every part by itself, and finds the merged steps again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -164,71 +164,16 @@ class Standing:
         return any(self.progress.get(name, SourceProgress()).ended for name in sources)
 
 
-def note_nodes(plan: Plan, nodes: Sequence[Algebra]) -> None:
-    """Note of each step of a part the relation or stream that it computes. Most plans share nothing, so that nothing is
-    found out of them before a part is put beside others."""
-    plan.__dict__["_nodes"] = nodes
-
-
-def sharable_steps(plan: Plan) -> Mapping[int, SharableStep]:
-    """Return the steps of a part that may be shared, by their numbers, inputs first."""
-    known: Mapping[int, SharableStep] | None = plan.__dict__.get("_sharable")
-    if known is None:
-        known = _sharable_steps(plan, plan.__dict__.get("_nodes", ()))
-        plan.__dict__["_sharable"] = known
-        plan.__dict__["_keeping"] = [one for one in known.values() if one.keeps]
-    return known
-
-
-def note_sharable(plan: Plan, whole: Plan, changed: Collection[int]) -> None:
-    """Note which steps of a part may be shared that are also in `whole`, a part with more queries, where it is known of
-    that: it follows from what a step computes and from the steps below it.
+def sharable_steps(plan: Plan, nodes: Mapping[int, Algebra]) -> dict[int, SharableStep]:
+    """Return the steps of a part that may be shared, by their numbers, inputs first.
 
     Args:
-        changed: the numbers of the steps that are other objects there.
+        nodes: by step, the relation or stream that it computes.
     """
-    known: Mapping[int, SharableStep] | None = whole.__dict__.get("_sharable")
-    if known is None:
-        return
-    steps = plan.by_id
-    found = {number: known[number] for number in steps if number in known}
-    renewed = {number: replace(found[number], step=steps[number]) for number in changed if number in found}
-    found |= renewed
-    plan.__dict__["_sharable"] = found
-    plan.__dict__["_keeping"] = [one for one in found.values() if one.keeps]
-    made: tuple[list[str | None], PartSharing] | None = whole.__dict__.get("_part_sharing")
-    if made is None:
-        return
-    of_keys, former = dict(zip(keeping_keys(whole), made[0], strict=True)), made[1]
-    twins = {number: twin for number, twin in former.twins.items() if number in steps}
-    twins |= {number: (twins[number][0], one) for number, one in renewed.items() if number in twins}
-    ids = {number: id_ for number, id_ in former.ids.items() if number in steps}
-    states = {number: state for number, state in former.states.items() if number in steps}
-    plan.__dict__["_part_sharing"] = [*map(of_keys.get, keeping_keys(plan))], PartSharing(ids, twins, states)
-
-
-def keeping_keys(plan: Plan) -> Sequence[str]:
-    """Return the keys of the sharable steps of a part that have a past."""
-    keys: Sequence[str] | None = plan.__dict__.get("_keeping_keys")
-    if keys is None:
-        keys = plan.__dict__["_keeping_keys"] = [one.key for one in _keeping(plan)]
-    return keys
-
-
-def _keeping(plan: Plan) -> Sequence[SharableStep]:
-    """Return the sharable steps of a part that have a past."""
-    sharable_steps(plan)
-    found: Sequence[SharableStep] = plan.__dict__["_keeping"]
-    return found
-
-
-def _sharable_steps(plan: Plan, nodes: Sequence[Algebra]) -> dict[int, SharableStep]:
     found: dict[int, SharableStep] = {}
-    if not nodes:
-        return found
     tokens, keys = step_keys(plan, births=False), step_keys(plan)
     closed: set[int] = set()
-    for step, node in zip(plan.steps, nodes, strict=True):
+    for step in plan.steps:
         memory = step.spec.memory
         # What reads a rounded store may itself be rounded.
         is_rounded = step.spec.reads and memory is Memory.ROUNDED
@@ -237,7 +182,7 @@ def _sharable_steps(plan: Plan, nodes: Sequence[Algebra]) -> dict[int, SharableS
             continue
         if step.choices.owner or (step.spec.scanned is None and not step.inputs):
             continue
-        found[step.id] = SharableStep(step, tokens[step.id], keys[step.id], node.needs, memory)
+        found[step.id] = SharableStep(step, tokens[step.id], keys[step.id], nodes[step.id].needs, memory)
         if memory is Memory.ROUNDED:
             closed.add(step.id)
     return found
@@ -271,60 +216,3 @@ class PartSharing:
     ids: Mapping[int, ShareId]
     twins: Mapping[int, tuple[ShareId, SharableStep]]
     states: Mapping[int, str]
-
-
-def sharing_of(part: Plan, merges: Merges) -> PartSharing:
-    """Return what a part shares; only of steps that have been merged, and of those behind them, is it found out
-    again."""
-    keys = keeping_keys(part)
-    states = [*map(merges.get, keys)]
-    made: tuple[list[str | None], PartSharing] | None = part.__dict__.get("_part_sharing")
-    if made is not None and made[0] == states:
-        return made[1]
-    sharable = sharable_steps(part)
-    ids: dict[int, ShareId] = {}
-    twins: dict[int, tuple[ShareId, SharableStep]] = {}
-    of_steps: dict[int, str] = {}
-    concerned: Iterable[int] = sharable
-    if made is not None:
-        moved = {key for key, was, now in zip(keys, made[0], states, strict=True) if was != now}
-        concerned = _behind(part, [one.step.id for one in _keeping(part) if one.key in moved])
-        ids, twins, of_steps = dict(made[1].ids), dict(made[1].twins), dict(made[1].states)
-        for number in concerned:
-            ids.pop(number, None), twins.pop(number, None), of_steps.pop(number, None)
-    for number in concerned:
-        one = sharable[number]
-        if any(edge.step not in ids for edge in one.step.inputs):
-            continue
-        below = {state for edge in one.step.inputs for state in ids[edge.step][2]}
-        if one.keeps:
-            twins[number] = (one.token, one.step.stage, tuple(sorted(below))), one
-            state = merges.get(one.key)
-            if state is None:
-                continue
-            below.add(state)
-            of_steps[number] = state
-        ids[number] = one.token, one.step.stage, tuple(sorted(below))
-    result = PartSharing(ids, twins, of_steps)
-    part.__dict__["_part_sharing"] = states, result
-    return result
-
-
-def _behind(part: Plan, numbers: Iterable[int]) -> list[int]:
-    """Return the sharable steps with these numbers, and those that read them, inputs first."""
-    sharable = sharable_steps(part)
-    readers: dict[int, list[int]] | None = part.__dict__.get("_readers")
-    if readers is None:
-        readers = part.__dict__["_readers"] = {}
-        for number, one in sharable.items():
-            for edge in one.step.inputs:
-                readers.setdefault(edge.step, []).append(number)
-    found: set[int] = set()
-    waiting = list(numbers)
-    while waiting:
-        number = waiting.pop()
-        if number not in found:
-            found.add(number)
-            waiting += readers.get(number, ())
-    # Consumers have larger numbers than their inputs.
-    return sorted(found)

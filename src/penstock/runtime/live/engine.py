@@ -39,6 +39,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import joined
+from penstock.physical.planning.planned_part import PlannedPart
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.shared_parts import SharedParts, shared_plan
 from penstock.physical.planning.sharing import Beginning, Standing
@@ -71,7 +72,7 @@ class LiveEngine:
         self._version = 0
         self._generations: dict[int, Generation] = {}
         #: The plan of each generation by itself, by its birth; it is made once. And the queries of all, by their names.
-        self._planned: dict[int, Plan] = {}
+        self._planned: dict[int, PlannedPart] = {}
         self._queries: dict[str, Query] = {}
         self._next_step = 0
         self._shared = SharedParts()
@@ -340,7 +341,7 @@ class LiveEngine:
         past = self._past(query, begin, start)
         generation = self._generation(track)
         part = self._part(generation)
-        plan = self._with_tables(joined([part]))
+        plan = self._with_tables(joined([part.plan]))
         past_job = LocalJob(plan, self._tables, self._shards)
         decided = self._measures.portions(len(self._queries) + 1)
         for parts in past_job.round(_projected(past_job, past.elements), past.progress, decided).values():
@@ -349,7 +350,7 @@ class LiveEngine:
         # From here on nothing fails: the command has an effect.
         self._version = birth
         self._generations[birth], self._planned[birth] = generation, part
-        self._queries |= part.queries
+        self._queries |= part.plan.queries
         # One that is shown later only may have missed what has no bearing on it from then on.
         is_cut_off = start.mode is StartMode.NOW or (start.at is not None and start.at > begin)
         cut_off = timed_sources(query.root) if is_cut_off else {}
@@ -396,13 +397,13 @@ class LiveEngine:
         grains = grains_of([ready], statistics, self._strategy, live=True, standing=standing)
         return Generation(track.birth, [ready], statistics, grains)
 
-    def _part(self, generation: Generation) -> Plan:
+    def _part(self, generation: Generation) -> PlannedPart:
         """Return the plan of a generation by itself. Numbers of steps are never used again."""
-        part, _ = plan_part(generation, self._strategy, self._next_step)
-        self._next_step += len(part.steps)
+        part = plan_part(generation, self._strategy, self._next_step)
+        self._next_step += len(part.plan.steps)
         return part
 
-    def _parts(self) -> list[Plan]:
+    def _parts(self) -> list[PlannedPart]:
         return [self._planned[birth] for birth in sorted(self._planned)]
 
     def _plan(self) -> Plan:
@@ -489,7 +490,7 @@ class LiveEngine:
         engine._version = snapshot.version
         engine._generations = dict(snapshot.generations)
         engine._planned = {birth: engine._part(snapshot.generations[birth]) for birth in sorted(snapshot.generations)}
-        engine._queries = {name: query for part in engine._parts() for name, query in part.queries.items()}
+        engine._queries = {name: query for part in engine._parts() for name, query in part.plan.queries.items()}
         engine._beginnings, engine._merges = dict(snapshot.beginnings), dict(snapshot.merges)
         engine._histories = {name: history.copy() for name, history in snapshot.histories.items()}
         engine._progress, engine._relations = dict(snapshot.progress), dict(snapshot.relations)

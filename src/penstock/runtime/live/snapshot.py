@@ -55,7 +55,7 @@ class LiveSnapshot:
         parts: dict[int, Plan] = {}
         for birth, generation in self.generations.items():
             try:
-                parts[birth], _ = plan_part(generation, self.strategy)
+                parts[birth] = plan_part(generation, self.strategy).plan
             except Exception as error:
                 errors[birth] = error
         left = {key for part in parts.values() for key in step_keys(part).values()}

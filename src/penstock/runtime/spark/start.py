@@ -51,7 +51,7 @@ from penstock.runtime.spark.checkpoint.folder import (
     unwritable,
 )
 from penstock.runtime.spark.checkpoint.place import forget_all
-from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart
+from penstock.runtime.spark.checkpoint.planning_cache import RecordedPart
 from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.checkpoint.state_files import check_state
 from penstock.runtime.spark.hydration.backfill import backfill
@@ -227,7 +227,7 @@ def settled(work: Work, request: StartRequest, decision: Decision, folder: Folde
     return replace(decision, epoch=replace(epoch, shards=request.shards or parallelism))
 
 
-def state_of_parts(parts: Iterable[PlannedPart]) -> JobState:
+def state_of_parts(parts: Iterable[RecordedPart]) -> JobState:
     """Return the state that some parts of a plan will keep."""
     states = [part.state for part in parts]
     horizons = {name: seconds for state in states for name, seconds in state.horizons.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.algebra import OuterJoin, OuterKind, SemiJoin, SemiKind
-from penstock.algebra.nodes.join import Pairs
+from penstock.algebra.nodes.base.fields import Pairs
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression
 from penstock.testing.definitions.base import Bag, Relation, World, denote, relation, values_of

@@ -16,7 +16,7 @@ from penstock.algebra import (
     SummaryDefinition,
 )
 from penstock.algebra.nodes.base import is_static, operators
-from penstock.algebra.nodes.join import Pairs
+from penstock.algebra.nodes.base.fields import Pairs
 from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.expressions.draws import draws, universe
 from penstock.expressions.nodes import Expression

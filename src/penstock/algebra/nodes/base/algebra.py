@@ -23,7 +23,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Protocol
 
 from penstock.algebra.properties.boundedness import Boundedness, Grade, together
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
@@ -34,7 +35,7 @@ from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Column, Expression, remap
 from penstock.expressions.sampling.inclusion import INCLUSION
-from penstock.tree import Node, reached
+from penstock.tree import Node, derived, reached
 from penstock.types import Field, Schema, TimeDomain
 
 # --- The inclusion records of sampled rows, as a last column (`expressions/sampling/inclusion.py`).
@@ -75,20 +76,9 @@ _PROPERTIES = (
 def compute_once(kind: type) -> None:
     """Let the class `kind` of operators compute the properties that it defines itself once for each node."""
     for name in _PROPERTIES:
-        derived = kind.__dict__.get(name)
-        if isinstance(derived, property) and not getattr(derived.fget, "__isabstractmethod__", False):
-            setattr(kind, name, _cached(f"_{kind.__qualname__}.{name}", derived))
-
-
-def _cached(attribute: str, derived: property) -> property:
-    """Return the property `derived`, cached in the node under the name `attribute`."""
-
-    def read(node: object) -> Any:
-        if attribute not in node.__dict__:
-            object.__setattr__(node, attribute, derived.__get__(node))
-        return node.__dict__[attribute]
-
-    return property(read, doc=derived.__doc__)
+        own = vars(kind).get(name)
+        if isinstance(own, property) and own.fget and not getattr(own.fget, "__isabstractmethod__", False):
+            setattr(kind, name, property(derived(own.fget), doc=own.__doc__))
 
 
 Keys = frozenset[frozenset[int]]
@@ -175,14 +165,10 @@ class Algebra(Node):
     def keys(self) -> Keys:
         return NO_KEYS
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[Algebra, ...]:
         """Return the algebra nodes directly below (children that are expressions left out)."""
-        known = self.__dict__.get("_inputs")
-        if known is None:
-            known = tuple(child for child in self.children if isinstance(child, Algebra))
-            object.__setattr__(self, "_inputs", known)
-        return cast("tuple[Algebra, ...]", known)
+        return tuple(child for child in self.children if isinstance(child, Algebra))
 
     @property
     def domain(self) -> TimeDomain | None:
@@ -413,22 +399,20 @@ def has_operator(root: Algebra, *kinds: type[Algebra]) -> bool:
     """Return whether a plan has an operator of one of the classes `kinds`. Each operator keeps the classes of those
     below it: this is called for each of a thousand views upon each other, and must not walk the whole plan each time.
     """
+    stack = [root]
+    while stack:
+        # Inputs first, so that a deep plan needs no deep stack.
+        unknown = [one for one in stack[-1].inputs if not _kinds_of.is_known(one)]
+        if unknown:
+            stack += unknown
+        else:
+            _kinds_of(stack.pop())
     return any(issubclass(kind, kinds) for kind in _kinds_of(root))
 
 
+@derived
 def _kinds_of(root: Algebra) -> frozenset[type[Algebra]]:
-    stack = [root]
-    while stack:
-        known = stack[-1].__dict__
-        if "_kinds" not in known and (unknown := [one for one in stack[-1].inputs if "_kinds" not in one.__dict__]):
-            stack += unknown
-            continue
-        top = stack.pop()
-        if "_kinds" not in known:
-            below = (one.__dict__["_kinds"] for one in top.inputs)
-            object.__setattr__(top, "_kinds", frozenset({type(top)}).union(*below))
-    kinds: frozenset[type[Algebra]] = root.__dict__["_kinds"]
-    return kinds
+    return frozenset({type(root)}).union(*map(_kinds_of, root.inputs))
 
 
 def leaves(node: Algebra) -> Iterator[Algebra]:

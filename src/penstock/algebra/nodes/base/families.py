@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base.algebra import Algebra, Keys, has_lives
+from penstock.algebra.nodes.base.checks import need_alike
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
 from penstock.algebra.properties.update_pattern import Pattern
@@ -90,6 +91,9 @@ class Compared(Algebra):
     left: Algebra
     right: Algebra
     every: bool
+
+    def __post_init__(self) -> None:
+        need_alike((self.left, self.right))
 
     @property
     def is_plain_sql(self) -> bool:

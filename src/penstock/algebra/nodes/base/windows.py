@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base.algebra import Algebra, ColumnPruning, Delay, Evaluation, Pruned
 from penstock.algebra.nodes.base.arrival_time import ArrivalTime
+from penstock.algebra.nodes.base.checks import need_stream
 from penstock.algebra.nodes.base.families import Unary
 from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
 from penstock.algebra.properties.statistics import seconds
@@ -17,6 +18,9 @@ from penstock.algebra.properties.update_pattern import Pattern
 class StreamToRelation(Unary):
     """A window: it turns a stream into a relation. Base of every kind of window; a kind with the fields `slide`,
     `align` or `partition` overrides these properties by them."""
+
+    def __post_init__(self) -> None:
+        need_stream(self.input)
 
     @property
     def slide(self) -> int | None:

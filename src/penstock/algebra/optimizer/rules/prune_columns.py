@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from penstock.algebra.nodes.base import Algebra, Pruned
 from penstock.algebra.nodes.rowwise import Project
 from penstock.algebra.optimizer.rules.support import column, over_inputs
+from penstock.tree import derived
 
 
 def prune_columns(root: Algebra) -> Algebra:
@@ -29,13 +30,19 @@ def prune_columns(root: Algebra) -> Algebra:
     return _PRUNING.chosen(root, range(len(root.schema)), named=True)
 
 
+@derived
+def _by_need(node: Algebra) -> dict[frozenset[int], Pruned]:
+    """Return what `node` has been pruned to so far, by the columns that were needed of it."""
+    return {}
+
+
 class _Pruning:
     """What operators ask for below themselves (`ColumnPruning`)."""
 
     def pruned(self, node: Algebra, needed: frozenset[int]) -> Pruned:
         """Return `node` with at least the `needed` columns; the result is kept with the node, as its fingerprint is,
         since a node may have many parents."""
-        known: dict[frozenset[int], Pruned] = node.__dict__.setdefault("_pruned", {})
+        known = _by_need(node)
         if needed not in known:
             known[needed] = node.pruned(needed, self)
         return known[needed]

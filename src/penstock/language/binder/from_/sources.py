@@ -84,13 +84,12 @@ def bind_sample(node: Algebra, sample: SampleClause, name: str, context: Context
         context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span, hint)
     if sample.percent is None:
         return node
-    if not 0 <= sample.percent <= 100:
-        context.fail("P0102", "a sample is between 0 and 100 percent", sample.span, "SAMPLE(10) keeps a tenth")
     if not isinstance(node, StreamScan) and not sample.by:
         hint = "let the query keep a column in which they differ, or sample the stream that it reads"
         context.warn(f"rows of {name} that are equal at one instant are sampled together", sample.span, hint)
     seed = context.settings.get_int("seed") if sample.seed is None else sample.seed
-    return Sample(node, sample.percent, seed, name, _columns(node, sample.by, name, context))
+    percent, by = sample.percent, _columns(node, sample.by, name, context)
+    return context.guard(sample.span, lambda: Sample(node, percent, seed, name, by))
 
 
 def bind_rows(node: Algebra, sample: SampleClause | None, name: str, scope: Scope, context: Context) -> Algebra:

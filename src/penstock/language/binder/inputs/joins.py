@@ -24,7 +24,7 @@ from penstock.algebra import (
     is_nrr,
 )
 from penstock.algebra.nodes.base import common_domain
-from penstock.algebra.nodes.join import Pairs
+from penstock.algebra.nodes.base.fields import Pairs
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjunction, conjuncts, remap
 from penstock.expressions.text import to_sql
 from penstock.language.binder.context import Context

@@ -21,7 +21,7 @@ from penstock.algebra import (
     is_static,
 )
 from penstock.algebra.nodes.base import operators
-from penstock.algebra.nodes.join import Pairs
+from penstock.algebra.nodes.base.fields import Pairs
 from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.expressions.nodes import Expression, SummaryEstimate, columns_of, conjunction, remap
 from penstock.language.binder.context import Context

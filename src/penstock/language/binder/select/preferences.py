@@ -29,6 +29,7 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.base import common_domain, has_operator, operators
 from penstock.algebra.nodes.base.arrival_order import in_arrival_order
+from penstock.algebra.nodes.preference_clause import MOST_BUDGET_TICKS, MOST_UNITS
 from penstock.errors import PenstockError
 from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import DOUBLE, cast_to, is_numeric
@@ -59,10 +60,6 @@ from penstock.tree import walk
 from penstock.types import CALENDAR, TimeDomain, type_name
 
 _NEGATIVE = "results that are missing would make wrong ones; put the preference into a view, and this above it"
-#: Units of a budget: their square, and their product with the elements of an instant, are 64-bit integers.
-MOST_UNITS = 3_000_000_000
-#: Ticks of a budget's interval; times the shards they are a 64-bit integer.
-MOST_BUDGET_TICKS = 2**48
 
 
 def check_tree(tree: SelectQuery, context: Context) -> None:

@@ -18,10 +18,8 @@ from penstock.algebra import (
     Except,
     IndividualResults,
     Intersect,
-    Pattern,
     Project,
     RelationToStream,
-    Restored,
     StreamKind,
     UnionAll,
     unbounded,
@@ -32,8 +30,7 @@ from penstock.algebra.nodes.base import common_domain, has_lives
 from penstock.algebra.nodes.constant import one_row
 from penstock.algebra.nodes.frequency import answers, each_result, in_sequence, on_the_line
 from penstock.algebra.nodes.internal import reaches_internal
-from penstock.algebra.nodes.r2s import evaluation_period
-from penstock.algebra.nodes.results import not_to_be_kept, without_slide
+from penstock.algebra.nodes.results import not_to_be_kept, restored
 from penstock.errors import counted
 from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.nodes import Column, Expression, Literal, conjunction, conjuncts
@@ -239,14 +236,10 @@ def _restored(operator: ToStream, node: Algebra, counted: bool, context: Context
     if by_periods is not None:
         hint = "RESTORE looks between boundaries, where granules end; without it all results of boundaries are emitted"
         context.fail("P0374", f"{by_periods} under RESTORE has no meaning", operator.restore.span, hint)
-    reported = RelationToStream(node, StreamKind[kind.name])
-    period = None if counted else evaluation_period(reported)
-    if period is None:
-        hint = "results are lost only between slide boundaries: give all windows of the query the same SLIDE"
-        context.fail("P0319", "RESTORE needs one common SLIDE", operator.restore.span, hint)
-    continual = without_slide(node)
-    by_life = has_lives(continual) and continual.pattern is not Pattern.STRICT
-    return Restored(reported, continual, *period, by_life)
+    if counted:
+        message = "a query with FREQUENCY has no SLIDE between whose boundaries results are lost"
+        context.fail("P0319", message, operator.restore.span, "leave out RESTORE")
+    return context.guard(operator.restore.span, lambda: restored(RelationToStream(node, StreamKind[kind.name])))
 
 
 #: A select list, the sort keys over its columns, and the number of columns before those that only the keys need.

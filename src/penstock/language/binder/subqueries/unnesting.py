@@ -34,7 +34,7 @@ from penstock.algebra import (
     TopK,
     UnionAll,
 )
-from penstock.algebra.nodes.join import Pairs
+from penstock.algebra.nodes.base.fields import Pairs
 from penstock.algebra.null_safe import same
 from penstock.expressions.aggregates import value_of_nothing
 from penstock.expressions.calls.functions import build_call

@@ -25,7 +25,7 @@ from penstock.physical.planning.shared_parts import shared_plan
 from penstock.physical.planning.sharing import Merges
 from penstock.runtime.spark.checkpoint.epochs import Epoch, QueryRecord, SourceRecord, statistics_as_json
 from penstock.runtime.spark.checkpoint.known_version import NOTHING_KNOWN, KnownVersion
-from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart, PlanningCache, PlanningChoice, QueryTexts
+from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache, PlanningChoice, QueryTexts, RecordedPart
 from penstock.runtime.spark.output.emitted_content import ContentReader
 from penstock.storage.documents import Document
 
@@ -143,7 +143,7 @@ def queries_by_birth(queries: Iterable[Query], births: Mapping[str, int]) -> dic
 
 def _parts(
     request: StartRequest, epoch: Epoch, by_birth: Mapping[int, tuple[Query, ...]], known: KnownVersion
-) -> dict[int, PlannedPart]:
+) -> dict[int, RecordedPart]:
     """Return the parts of the plan of an epoch, by the births of its queries. known: those of the epoch before."""
     parts = {
         birth: known.parts[birth]
@@ -158,8 +158,8 @@ def _parts(
     return parts
 
 
-def whole_plan(request: StartRequest, parts: Sequence[PlannedPart], merges: Merges) -> Plan:
-    plan = shared_plan([part.plan for part in parts], merges, request.cache.shared_parts)
+def whole_plan(request: StartRequest, parts: Sequence[RecordedPart], merges: Merges) -> Plan:
+    plan = shared_plan([part.part for part in parts], merges, request.cache.shared_parts)
     plan = with_standing(plan, request.standing)
     return retained_as_declared(plan, request.declared)
 
@@ -173,7 +173,7 @@ def planned_epoch(
     by_birth: Mapping[int, tuple[Query, ...]],
     kept: AbstractSet[str] = frozenset(),
     known: KnownVersion = NOTHING_KNOWN,
-) -> tuple[Epoch, dict[int, PlannedPart]]:
+) -> tuple[Epoch, dict[int, RecordedPart]]:
     """Return the epoch `number`, its offset left open, and the parts of its plan by birth.
 
     Args:
@@ -224,7 +224,8 @@ def planned_epoch(
             for query in [q for q in some if q.name in fresh or records[q.name].operators is not operators[q.name]]:
                 records[query.name] = _completed(request, epoch, query, records[query.name], operators[query.name])
     stages = max([1, *(part.plan.stages for part in parts.values())])
-    return replace(epoch, stages=stages, known=KnownVersion(request.by_name, by_birth, parts)), parts
+    version = KnownVersion(request.by_name, by_birth, parts, known.outline_of(parts))
+    return replace(epoch, stages=stages, known=version), parts
 
 
 def _record(request: StartRequest, query: Query, birth: int) -> QueryRecord:

@@ -26,6 +26,7 @@ from penstock.physical.execution.progress import (
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import joined, with_standing
+from penstock.physical.planning.planned_part import PlannedPart
 from penstock.physical.planning.shared_parts import SharedParts
 from penstock.physical.planning.sharing import Beginning, Standing
 from penstock.runtime.spark.changes.continuation import continuations, paused_records, with_silences
@@ -53,7 +54,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.known_version import NOTHING_KNOWN
 from penstock.runtime.spark.checkpoint.offset import Offset
-from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart
+from penstock.runtime.spark.checkpoint.planning_cache import RecordedPart
 from penstock.runtime.spark.checkpoint.start_provider import (
     PastProvider,
     ReadAhead,
@@ -115,7 +116,7 @@ def beginnings_of(
 
 
 def merges_of(
-    parts: Sequence[Plan], epoch: Epoch, progress: Progress, plan: Plan, shared: SharedParts
+    parts: Sequence[PlannedPart], epoch: Epoch, progress: Progress, plan: Plan, shared: SharedParts
 ) -> dict[str, str]:
     """Return the merges of `epoch`: those that it has taken over, and those that can be made when it begins.
 
@@ -163,7 +164,7 @@ class Decision:
     notices: tuple[str, ...]
     resumed: frozenset[str] = frozenset()
     seeds: Mapping[str, Withheld] = field(default_factory=dict)
-    parts: Sequence[PlannedPart] = ()
+    parts: Sequence[RecordedPart] = ()
     delivered: Offset | None = None
 
 
@@ -279,7 +280,7 @@ def _behind(before: Epoch, request: StartRequest, folder: Folder, decision: Deci
     epoch = replace(decision.epoch, left=last_offset(folder, before))
     parts = decision.parts
     progress, shared = progress_at_start(folder, epoch, decision.plan), request.cache.shared_parts
-    merges = merges_of([part.plan for part in parts], epoch, progress, decision.plan, shared)
+    merges = merges_of([part.part for part in parts], epoch, progress, decision.plan, shared)
     plan = whole_plan(request, parts, merges)
     return replace(decision, epoch=replace(epoch, merges=merges).after(before), plan=plan)
 
@@ -336,10 +337,8 @@ def _changed_start(
         kept_queries,
         known_before,
     )
-    outline = known_before.outline_of(parts)
     assert epoch.known is not None, "it has just been planned"
-    epoch.known.__dict__["outline"] = outline
-    plan = with_standing(outline, request.standing)
+    plan = with_standing(epoch.known.outline, request.standing)
     backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
     past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
     carried = {name: start for name, start in before.started.items() if name in kept_queries} if is_unfinished else {}

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 from penstock.algebra.nodes.query import Query
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import outlined
 from penstock.physical.planning.sharing import Beginning
-from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart
+from penstock.runtime.spark.checkpoint.planning_cache import RecordedPart
 
 
 class Born(Protocol):
@@ -35,19 +35,16 @@ class KnownVersion:
         queries: by name, as in the script.
         by_birth: by the epochs in which they began, in their order.
         parts: of the plan, by the same, in order.
+        outline: the queries and the inputs of all parts, as a plan without steps.
     """
 
     queries: Mapping[str, Query] = field(default_factory=dict)
     by_birth: Mapping[int, tuple[Query, ...]] = field(default_factory=dict)
-    parts: Mapping[int, PlannedPart] = field(default_factory=dict)
+    parts: Mapping[int, RecordedPart] = field(default_factory=dict)
+    outline: Plan = field(default_factory=partial(Plan, (), {}, {}))
 
-    @cached_property
-    def outline(self) -> Plan:
-        """Return the queries and the inputs of all parts, as a plan without steps."""
-        return outlined(part.plan for part in self.parts.values())
-
-    def outline_of(self, parts: Mapping[int, PlannedPart]) -> Plan:
-        """Return the same of the parts of the epoch that follows."""
+    def outline_of(self, parts: Mapping[int, RecordedPart]) -> Plan:
+        """Return the outline of the parts of the epoch that follows."""
         news = [part.plan for birth, part in parts.items() if self.parts.get(birth) is not part]
         if len(parts) - len(news) == len(self.parts):
             return outlined(news, self.outline)
@@ -57,12 +54,18 @@ class KnownVersion:
         """Return those of `queries` that are not the same objects as here, in their order."""
         if not self.queries:
             return list(queries)
-        known: tuple[object, list[Query]] | None = self.__dict__.get("_fresh")
-        if known is None or known[0] is not queries:
-            standing = set(map(id, self.queries.values()))
-            known = queries, [query for query in queries if id(query) not in standing]
-            self.__dict__["_fresh"] = known
-        return known[1]
+        for known, found in self._last_fresh:
+            if known is queries:
+                return found
+        standing = set(map(id, self.queries.values()))
+        found = [query for query in queries if id(query) not in standing]
+        self._last_fresh[:] = [(queries, found)]
+        return found
+
+    @cached_property
+    def _last_fresh(self) -> list[tuple[tuple[Query, ...], list[Query]]]:
+        """Return the queries of the last call of `fresh` with its result; empty before the first."""
+        return []
 
     def births_with(
         self,

@@ -10,7 +10,6 @@ import hashlib
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from threading import RLock
 from typing import Any
 
@@ -23,7 +22,8 @@ from penstock.physical.execution.progress import timed_names
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
-from penstock.physical.planning.planner import Generation, part_without, plan_part, plan_static
+from penstock.physical.planning.planned_part import PlannedPart
+from penstock.physical.planning.planner import Generation, plan_part, plan_static
 from penstock.physical.planning.shared_parts import SharedParts
 from penstock.physical.planning.state_size.summary import JobState, job_state
 from penstock.redaction import redacted, redacted_text
@@ -57,22 +57,31 @@ class QueryTexts:
     text: str
 
 
-@dataclass(frozen=True)
-class PlannedPart:
-    """The plan of the queries that began in one epoch.
+@dataclass(eq=False)
+class RecordedPart:
+    """The plan of the queries that began in one epoch, with what epochs record of it.
 
     Args:
         queries: as in the script, before optimization.
-        nodes: by step, the relation or stream that it computes.
+        part: their plan.
+        generation: the queries as they were planned.
+        known_operators, known_state, known_reads: where they are known of a part with more queries.
     """
 
     queries: tuple[Query, ...]
     choice: PlanningChoice
-    plan: Plan
-    nodes: dict[int, Algebra]
+    part: PlannedPart
     generation: Generation
+    known_operators: Mapping[str, list[dict[str, Any]]] | None = None
+    known_state: JobState | None = None
+    known_reads: frozenset[frozenset[str]] | None = None
 
-    def without(self, queries: Sequence[Query]) -> PlannedPart | None:
+    @property
+    def plan(self) -> Plan:
+        """Return the plan, which shares nothing with others."""
+        return self.part.plan
+
+    def without(self, queries: Sequence[Query]) -> RecordedPart | None:
         """Return the plan of some of its queries; None where there are others among `queries`, or it has to be planned
         again to know."""
         known = {query.name: query for query in self.queries}
@@ -80,49 +89,58 @@ class PlannedPart:
         if not queries or any(known.get(query.name) != query for query in others):
             return None
         names = [query.name for query in queries]
-        found = part_without(self.plan, list(self.nodes.values()), names)
-        if found is None:
+        part = self.part.without(names)
+        if part is None:
             return None
-        plan, nodes = found
         optimized = {query.name: query for query in self.generation.queries}
         generation = replace(self.generation, queries=[optimized[name] for name in names])
-        by_step = dict(zip(plan.by_id, nodes, strict=True))
-        part = PlannedPart(tuple(queries), self.choice, plan, by_step, generation)
-        # The operators in the records of the queries that stay: their steps are the same. The state may cover others.
+        standing = part.plan.queries
+        read = {timed_names(self.plan.queries[name].root) for name in known.keys() - standing.keys()}
+        unread = {some for some in read if not any(timed_names(one.root) == some for one in standing.values())}
         operators = self.operators
-        part.__dict__["operators"] = {name: operators[name] for name in names}
-        if "state" in self.__dict__:
-            part.__dict__["state"] = self.state
-        read = {timed_names(self.plan.queries[name].root) for name in known.keys() - plan.queries.keys()}
-        unread = {some for some in read if not any(timed_names(one.root) == some for one in plan.queries.values())}
-        part.__dict__["read_together"] = self.read_together - unread
-        return part
+        return RecordedPart(
+            tuple(queries),
+            self.choice,
+            part,
+            generation,
+            # In the records of the queries that stay: their steps are the same.
+            known_operators={name: operators[name] for name in names},
+            # It may cover others.
+            known_state=self.known_state,
+            known_reads=self.read_together - unread,
+        )
 
-    @cached_property
+    @property
     def read_together(self) -> frozenset[frozenset[str]]:
         """Return the timed sources that its queries read, those of one query together."""
-        return frozenset(timed_names(query.root) for query in self.plan.queries.values())
+        if self.known_reads is None:
+            self.known_reads = frozenset(timed_names(query.root) for query in self.plan.queries.values())
+        return self.known_reads
 
-    @cached_property
+    @property
     def state(self) -> JobState:
         """Return the state that it will keep."""
-        return job_state(self.plan, self.nodes, self.generation.statistics)
+        if self.known_state is None:
+            self.known_state = job_state(self.plan, self.part.nodes, self.generation.statistics)
+        return self.known_state
 
-    @cached_property
-    def operators(self) -> dict[str, list[dict[str, Any]]]:
+    @property
+    def operators(self) -> Mapping[str, list[dict[str, Any]]]:
         """Return, by query, its steps as the record of an epoch has them."""
-        keys = step_keys(self.plan)
-        operators: dict[str, list[dict[str, Any]]] = {name: [] for name in self.plan.queries}
-        for step in self.plan.steps:
-            operator = {
-                "key": keys[step.id],
-                "stage": step.stage,
-                "operator": step.spec.title,
-                "inputs": [i.step for i in step.inputs],
-            }
-            for name in sorted(step.queries):
-                operators[name].append({"step": step.id, **operator})
-        return operators
+        if self.known_operators is None:
+            keys = step_keys(self.plan)
+            operators: dict[str, list[dict[str, Any]]] = {name: [] for name in self.plan.queries}
+            for step in self.plan.steps:
+                operator = {
+                    "key": keys[step.id],
+                    "stage": step.stage,
+                    "operator": step.spec.title,
+                    "inputs": [i.step for i in step.inputs],
+                }
+                for name in sorted(step.queries):
+                    operators[name].append({"step": step.id, **operator})
+            self.known_operators = operators
+        return self.known_operators
 
 
 class PlanningCache:
@@ -137,7 +155,7 @@ class PlanningCache:
         self._texts: dict[str, tuple[Query, QueryTexts]] = {}
         #: By name, a query and what it was found to agree with: a record, and the statistics of its birth.
         self._agreed: dict[str, tuple[Query, object, object]] = {}
-        self._parts: dict[int, PlannedPart] = {}
+        self._parts: dict[int, RecordedPart] = {}
         self._statics: dict[str, Plan] = {}
         self._sources: tuple[tuple[Query, ...], Mapping[str, Source]] = (), {}
         #: Number of the next step: those of a part that stays never change, and no number is used twice.
@@ -197,7 +215,7 @@ class PlanningCache:
                 self._texts[query.name] = known = query, texts
             return known[1]
 
-    def standing_part(self, birth: int, queries: Sequence[Query], statistics: object) -> PlannedPart | None:
+    def standing_part(self, birth: int, queries: Sequence[Query], statistics: object) -> RecordedPart | None:
         """Return the plan of the queries of `birth` where it is that of the same ones; None where it is not known.
 
         statistics: the object that their epoch has of this birth.
@@ -208,7 +226,7 @@ class PlanningCache:
 
     def part(
         self, birth: int, queries: Sequence[Query], choice: PlanningChoice, generation: Callable[[], Generation]
-    ) -> PlannedPart:
+    ) -> RecordedPart:
         """Return the plan of `queries`, which began in epoch `birth`; the same object while they are the same.
 
         Args:
@@ -224,10 +242,9 @@ class PlanningCache:
                     self._parts[birth] = part
                     return part
             made, first = generation(), self._next_step
-            plan, nodes = plan_part(made, Strategy(choice.strategy), first, self._static)
-            self._next_step += len(plan.steps)
-            by_step = {first + number: node for number, node in enumerate(nodes)}
-            self._parts[birth] = part = PlannedPart(tuple(queries), choice, plan, by_step, made)
+            planned = plan_part(made, Strategy(choice.strategy), first, self._static)
+            self._next_step += len(planned.plan.steps)
+            self._parts[birth] = part = RecordedPart(tuple(queries), choice, planned, made)
             return part
 
     def plan_of_one(self, query: Query, birth: int, choice: PlanningChoice) -> Plan | None:
@@ -236,14 +253,14 @@ class PlanningCache:
         is_alone = part is not None and part.queries == (query,) and part.choice.is_like(choice)
         return part.plan if is_alone and part is not None else None
 
-    def parts_of(self, births: Iterable[int]) -> list[PlannedPart]:
+    def parts_of(self, births: Iterable[int]) -> list[RecordedPart]:
         """Return the plans of the queries that began in these epochs."""
         with self._lock:
             return [self._parts[birth] for birth in sorted(births) if birth in self._parts]
 
-    def parts_without_state(self, births: Iterable[int]) -> list[PlannedPart]:
+    def parts_without_state(self, births: Iterable[int]) -> list[RecordedPart]:
         """Return those of these plans whose `state` has not been computed yet."""
-        return [part for part in self.parts_of(births) if "state" not in part.__dict__]
+        return [part for part in self.parts_of(births) if part.known_state is None]
 
     def _static(self, node: Algebra) -> Plan:
         """Return the plan of a static relation, which many queries may read."""
@@ -265,7 +282,7 @@ class PlanningCache:
                 self._sources = queries, known
             return known
 
-    def keep_parts(self, parts: Mapping[int, PlannedPart]) -> None:
+    def keep_parts(self, parts: Mapping[int, RecordedPart]) -> None:
         """Forget the parts of other epochs than those of `parts`, by birth."""
         with self._lock:
             self._parts = dict(parts)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
@@ -26,6 +26,7 @@ from penstock.expressions.nodes import Call, Expression
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, write_whole
 from penstock.runtime.spark.worker.pickling import pickled, pickled_beside, unpickled_beside
 from penstock.storage import storage
+from penstock.tree import derived
 
 if TYPE_CHECKING:
     # Only processes that compute load the compiled operators: importing them takes most of a second.
@@ -33,6 +34,39 @@ if TYPE_CHECKING:
     from penstock.physical.plan.plan import Plan
 
 _JOB = "job.pickle"
+
+
+@dataclass(frozen=True)
+class _PartFile:
+    """The file of a part of a plan. base: the part that was written whole to which it refers."""
+
+    digest: bytes
+    base: Plan | None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the file."""
+        return _name(self.digest)
+
+
+class _PartFiles:
+    """The files of the parts that this process has written or read, as long as it uses these."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, tuple[ReferenceType[Plan], _PartFile]] = {}
+
+    def get(self, part: Plan) -> _PartFile | None:
+        """Return the file of a part; None where it has been neither written nor read."""
+        known = self._files.get(id(part))
+        return None if known is None else known[1]
+
+    def note(self, part: Plan, file: _PartFile) -> None:
+        """Note the file of a part. A part has one only: it would be pickled again otherwise."""
+        files, number = self._files, id(part)
+        files[number] = ref(part, lambda _: files.pop(number, None)), file
+
+
+_FILES = _PartFiles()
 
 
 @dataclass(frozen=True)
@@ -67,43 +101,36 @@ def write_job(folder: Folder, job: Job) -> str:
 
 
 def _written(folder: Folder, part: Plan, there: set[str]) -> bytes:
-    """Return the digest of a part of a plan, and write it unless it is there. The digest stays with the part: its
-    pickle would be made again otherwise.
-    """
+    """Return the digest of a part of a plan, and write it unless it is there."""
     from penstock.physical.planning.plan_parts import rest_of
 
-    known: bytes | None = part.__dict__.get("_digest")
-    if known is not None and part.__dict__["_file"] in there:
-        return known
+    known = _FILES.get(part)
+    if known is not None and known.name in there:
+        return known.digest
     place = str(folder.root), part.births
     base = _WHOLE.get(place)
-    rest = None if base is None or _name(base.__dict__["_digest"]) not in there else rest_of(part, base)
-    if base is not None and rest is not None:
-        former: bytes | None = base.__dict__["_digest"]
-        object.__setattr__(part, "_base", base)
-        content = pickled_beside(rest, _conditions_in(base))
+    whole = None if base is None else _FILES.get(base)
+    rest = None if base is None or whole is None or whole.name not in there else rest_of(part, base)
+    if base is not None and whole is not None and rest is not None:
+        data = pickle.dumps((whole.digest, pickled_beside(rest, _conditions_in(base))))
     else:
-        former, content = None, pickled(part)
+        base = None
+        data = pickle.dumps((None, pickled(part)))
         _WHOLE[place] = part
-    data = pickle.dumps((former, content))
-    digest = hashlib.sha256(data).digest()
-    object.__setattr__(part, "_digest", digest)
-    object.__setattr__(part, "_file", _name(digest))
-    write_whole(folder.root / "plans" / _name(digest), data, durable=False)
-    return digest
+    file = _PartFile(hashlib.sha256(data).digest(), base)
+    _FILES.note(part, file)
+    write_whole(folder.root / "plans" / file.name, data, durable=False)
+    return file.digest
 
 
 #: By the folder of a job and the births of a part, the one that was written whole last. Those that refer to it keep it.
 _WHOLE: WeakValueDictionary[tuple[str, frozenset[int]], Plan] = WeakValueDictionary()
 
 
+@derived
 def _conditions_in(part: Plan) -> dict[int, object]:
     """Return, by `id`, the places of the conditions of a part: that of another part has most of them."""
-    known: dict[int, object] | None = part.__dict__.get("_conditions")
-    if known is None:
-        known = {id(one): place for place, one in _placed_conditions(part).items()}
-        object.__setattr__(part, "_conditions", known)
-    return known
+    return {id(one): place for place, one in _placed_conditions(part).items()}
 
 
 def _placed_conditions(part: Plan) -> dict[tuple[str, int], Expression]:
@@ -131,9 +158,9 @@ def _name(digest: bytes) -> str:
 
 def forget_parts(folder: Folder, job: Job) -> None:
     """Remove the parts of plans that `job`, which this process has written, does not have."""
-    written = [part for part in job.plan.pieces if "_digest" in part.__dict__]
-    written += [part.__dict__["_base"] for part in written if "_base" in part.__dict__]
-    kept = {_name(part.__dict__["_digest"]) for part in written}
+    files = [file for part in job.plan.pieces if (file := _FILES.get(part)) is not None]
+    files += [file for one in files if one.base is not None and (file := _FILES.get(one.base)) is not None]
+    kept = {file.name for file in files}
     for name in storage().list(folder.root / "plans"):
         if name not in kept:
             storage().remove(folder.root / "plans" / name)
@@ -181,10 +208,7 @@ def _read_part(folder: Folder, digest: bytes, known: Mapping[bytes, Plan]) -> Pl
     if former is None:
         part: Plan = pickle.loads(content)
     else:
-        bases = [known[former]] if former in known else []
-        bases += [one.__dict__["_base"] for one in known.values() if "_base" in one.__dict__]
-        fitting = [base for base in bases if base.__dict__["_digest"] == former]
-        base = fitting[0] if fitting else _read_part(folder, former, {})
+        base = known.get(former) or _base_with(former, known.values()) or _read_part(folder, former, {})
         conditions: dict[tuple[str, int], Expression] = {}
 
         def condition_at(place: tuple[str, int]) -> Expression:
@@ -192,9 +216,14 @@ def _read_part(folder: Folder, digest: bytes, known: Mapping[bytes, Plan]) -> Pl
             return conditions[place]
 
         part = unpickled_beside(content, condition_at).beside(base)
-        object.__setattr__(part, "_base", base)
-    object.__setattr__(part, "_digest", digest)
+    _FILES.note(part, _PartFile(digest, None if former is None else base))
     return part
+
+
+def _base_with(digest: bytes, parts: Iterable[Plan]) -> Plan | None:
+    """Return the part with this digest to which one of `parts` refers."""
+    bases = (file.base for part in parts if (file := _FILES.get(part)) is not None and file.base is not None)
+    return next((base for base in bases if (file := _FILES.get(base)) is not None and file.digest == digest), None)
 
 
 def _verified(path: Path, digest: bytes) -> bytes:
