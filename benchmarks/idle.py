@@ -27,13 +27,13 @@ from typing import Any
 import psycopg
 
 from penstock.cli.serve import ServeOptions, start_in_process
+from penstock.pgwire.door import PgDoor
+from penstock.pgwire.listening import PgServer
 from penstock.server.addresses import Address, HostNames
 from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
 from penstock.server.listening import opened
-from penstock.server.pgwire.door import PgDoor
-from penstock.server.pgwire.listening import PgServer
 from penstock.server.policy import ServerPolicy
 from penstock.settings import Settings
 

@@ -124,7 +124,8 @@ def grid(title: str, heads: Mapping[int, str], boxes: Sequence[Box], arrows: Seq
 KNOWS = {
     "cli": "at a terminal: check, explain, run, query, shell, serve",
     "client": "a client of a server, which knows nothing of the engine",
-    "server": "doors: HTTP, PostgreSQL's protocol, the page; tokens and limits",
+    "server": "doors: HTTP, the page; tokens and limits",
+    "pgwire": "the door of PostgreSQL's protocol; its catalogs",
     "engines": "run the queries of a control: in this process, on Spark",
     "control": "commands to a live system: declarations, log, phases of queries",
     "results": "readers of results: cursors, snapshots, one-time queries",
@@ -138,7 +139,7 @@ KNOWS = {
     "expressions": "typed expressions, functions, aggregates",
 }
 BANDS = (
-    ("doors", ("cli", "client", "server")),
+    ("doors", ("cli", "client", "pgwire", "server")),
     ("queries that come and go", ("engines", "control", "results")),
     ("one run", ("session", "handles", "runtime")),
     ("how a plan runs", ("physical",)),
@@ -224,7 +225,7 @@ def row_way() -> str:
 
 def query_way() -> str:
     """Return the way of CREATE QUERY at a server, from its text to its answers."""
-    door = Box(0, 0, "text, at a door", ("server/http/", "server/pgwire/"))
+    door = Box(0, 0, "text, at a door", ("server/http/", "pgwire/"))
     parsed = Box(1, 0, "parsed once: a script", ("server/statements/parsing.py", "language/scripts/parse.py"))
     bound = Box(2, 0, "bound: names, types, algebra", ("language/scripts/script_binder.py", "language/binder/"))
     drafted = Box(2, 1, "drafted: an event a statement", ("control/drafting/script_drafting.py",))

@@ -3,7 +3,7 @@
     python scripts/postgres_catalog.py
 
 It asks a PostgreSQL 15 that it starts and ends (`tests/servers/postgres.py`), and writes
-`src/penstock/server/pgwire/catalog/relations.txt` and `types.txt`.
+`src/penstock/pgwire/catalog/relations.txt` and `types.txt`.
 """
 
 from __future__ import annotations

@@ -80,8 +80,9 @@ def test_the_wheel_has_all_modules_and_nothing_else(wheel: Path) -> None:
         told = archive.read(metadata).decode()
     source = ROOT / "src"
     modules = {str(path.relative_to(source)) for path in (source / "penstock").rglob("*.py")}
-    server = source / "penstock" / "server"
-    read = [*(server / "page" / "static").rglob("*.*"), *(server / "pgwire" / "catalog").glob("*.txt")]
+    catalog = source / "penstock" / "pgwire" / "catalog"
+    page = source / "penstock" / "server" / "page" / "static"
+    read = [*page.rglob("*.*"), *catalog.glob("*.txt"), *catalog.glob("*.sql")]
     assert names == modules | {"penstock/py.typed"} | {str(path.relative_to(source)) for path in read}
     assert "Requires-Dist: pyspark" in told and "\nCREATE QUERY delays AS" in told.replace("\r", "")
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from penstock.errors import ScriptErrors
 from penstock.language.scripts import parse_script
 from penstock.language.statements.values import WrittenValue
-from penstock.server.pgwire.statements.lexing import statements as pg_statements
-from penstock.server.pgwire.statements.parameters import literal
-from penstock.server.pgwire.statements.script_texts import script_with_values
-from penstock.server.pgwire.values.wire_types import wire_type
+from penstock.pgwire.statements.lexing import statements as pg_statements
+from penstock.pgwire.statements.parameters import literal
+from penstock.pgwire.statements.script_texts import script_with_values
+from penstock.pgwire.values.wire_types import wire_type
 
 #: Statements with values where an expression may stand.
 STATEMENTS = [

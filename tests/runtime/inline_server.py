@@ -20,6 +20,8 @@ from inline_run import cold
 from penstock.cli.serve import ServeOptions, _live, _workers
 from penstock.engines import spark
 from penstock.engines.spark import SparkEngine
+from penstock.pgwire.door import PgDoor
+from penstock.pgwire.listening import PgServer
 from penstock.results import select_workers
 from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.monitoring.metrics import RunMetrics
@@ -31,8 +33,6 @@ from penstock.server.http.application.server import HttpServer
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
 from penstock.server.listening import opened
-from penstock.server.pgwire.door import PgDoor
-from penstock.server.pgwire.listening import PgServer
 from penstock.server.policy import ServerPolicy
 from penstock.server.service import Service
 from penstock.settings import Settings

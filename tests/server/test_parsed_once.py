@@ -14,7 +14,7 @@ import pytest
 
 from penstock.language.scripts import parse
 from penstock.language.text import SourceText
-from penstock.server.pgwire.catalog import engine
+from penstock.pgwire.catalog import engine
 from penstock.server.roles import AccessRole
 from tests.server.pgwire.running import in_process, running_pg
 from tests.server.running import Running

@@ -82,12 +82,11 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
     arrow_by_malloc()
     # Imported here, so that the other commands do not need the extra.
     from penstock.server.addresses import Address, HostNames
+    from penstock.server.http.application.doors import start_door
     from penstock.server.http.application.server import HttpServer
     from penstock.server.http.door import HttpDoor
     from penstock.server.limits import DoorLimits
     from penstock.server.listening import check_exposure, opened
-    from penstock.server.pgwire.door import PgDoor
-    from penstock.server.pgwire.listening import PgServer
     from penstock.server.policy import ServerPolicy
     from penstock.server.tokens import TokenFile, default_token_file, first_token
 
@@ -122,7 +121,7 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
         server = HttpServer(door, address, certificate, listener)
         pg_server = None
         if pg_address is not None and pg_listener is not None:
-            pg_server = PgServer(PgDoor.beside(door), pg_address, pg_listener, certificate)
+            pg_server = start_door("postgresql", door, pg_address, pg_listener, certificate)
         collect_new_only()
         _announce(server.url, options, first, None if pg_server is None else pg_server.address.shown, _user(tokens))
         reason = _wait(caught.event, service, FreedMemory())

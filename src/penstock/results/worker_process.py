@@ -42,15 +42,28 @@ class WorkerProcess:
 
     def answer(self, request: bytes, timeout: float) -> bytes:
         """Return the answer to a request, both pickled, as `call` does."""
-        assert self._popen.stdin is not None and self._popen.stdout is not None
         deadline = time.monotonic() + timeout
+        self.send(request)
+        if not self.is_ready(deadline - time.monotonic()):
+            raise TimeoutError
+        return self.receive()
+
+    def send(self, request: bytes) -> None:
+        """Write a message. Raises EOFError where the process has ended."""
+        assert self._popen.stdin is not None
         try:
             write_message(self._popen.stdin, request)
         except OSError:
             raise EOFError from None
-        ready, _, _ = select.select([self._popen.stdout], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            raise TimeoutError
+
+    def is_ready(self, timeout: float) -> bool:
+        """Return whether an answer, or the end of the process, comes within so many seconds."""
+        assert self._popen.stdout is not None
+        return bool(select.select([self._popen.stdout], [], [], max(0.0, timeout))[0])
+
+    def receive(self) -> bytes:
+        """Return the next answer. Raises EOFError."""
+        assert self._popen.stdout is not None
         return read_message(self._popen.stdout)
 
     def kill(self) -> None:

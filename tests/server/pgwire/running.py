@@ -15,11 +15,11 @@ import psycopg
 import pyarrow as pa
 
 from penstock.cli.serve import ServeOptions, start_in_process
+from penstock.pgwire.door import PgDoor
+from penstock.pgwire.listening import PgServer
 from penstock.server.addresses import Address
 from penstock.server.limits import DoorLimits
 from penstock.server.listening import Certificate, opened
-from penstock.server.pgwire.door import PgDoor
-from penstock.server.pgwire.listening import PgServer
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import Service

@@ -122,7 +122,7 @@ def test_casts_to_numbers(pg: RunningPg, expression: str, value: object) -> None
         ("SELECT 'x'::nope", "42704"), ("SELECT current_setting('nope')", "42704"), ("SELECT left('x')", "42883"),
         ("SELECT 'x' ~ '('", "42883"),
         ("SELECT * FROM pg_class c RIGHT JOIN LATERAL (SELECT c.relname) x ON true", "42P10"),
-        ("SELECT repeat('x', 100)", "42883"), ("SELECT load_extension('x')", "42883"),
+        ("SELECT load_extension('x')", "42883"),
         ("SELECT * FROM generate_series(1, 1000000000)", "54000"), ("SELECT pg_sleep(10)", "42883"),
         ("SELECT " + "(" * 3_000 + "1" + ")" * 3_000, "54001"),
         ("SELECT relname FROM pg_class UNION SELECT 1, 2", "42601"),

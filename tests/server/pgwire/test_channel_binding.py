@@ -12,10 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from penstock.pgwire.protocol.errors import Fatal
+from penstock.pgwire.protocol.scram import BOUND, MECHANISM, ScramExchange, Verifier
+from penstock.pgwire.protocol.tls import DoorTls, end_point
 from penstock.server.listening import Certificate
-from penstock.server.pgwire.protocol.errors import Fatal
-from penstock.server.pgwire.protocol.scram import BOUND, MECHANISM, ScramExchange, Verifier
-from penstock.server.pgwire.protocol.tls import DoorTls, end_point
 from penstock.server.service import Service
 from penstock.server.tokens import scram_verifier
 from tests.server.pgwire.running import RawClient, RunningPg, made_certificate, running_pg, startup

@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock.pgwire import connection as connection_module
 from penstock.server import attempts
-from penstock.server.pgwire import connection as connection_module
 from penstock.server.service import Service
 from tests.server.pgwire.running import RawClient, RunningPg, running_pg, startup
 

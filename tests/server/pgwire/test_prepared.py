@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.server.pgwire import prepared
+from penstock.pgwire import prepared
 from penstock.server.roles import AccessRole
 from tests.server.pgwire.running import RawClient, RunningPg, problem
 

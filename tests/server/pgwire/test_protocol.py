@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from penstock.errors import CODES, PenstockError
+from penstock.pgwire.protocol.errors import sqlstate
 from penstock.server.listening import Certificate
-from penstock.server.pgwire.protocol.errors import sqlstate
 from penstock.server.roles import AccessRole
 from penstock.server.service import Service
 from tests.server.pgwire.running import RawClient, RunningPg, made_certificate, problem, running_pg, startup

@@ -7,8 +7,8 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from penstock.server.pgwire.statements.lexing import statements
-from penstock.server.pgwire.statements.type_words import types_replaced
+from penstock.pgwire.statements.lexing import statements
+from penstock.pgwire.statements.type_words import types_replaced
 from tests.server.pgwire.running import RawClient, RunningPg
 from tests.servers.postgres import PASSWORD, Unavailable, server
 

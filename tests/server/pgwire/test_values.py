@@ -13,12 +13,13 @@ import pytest
 from penstock.language.grammar.fragments import parse_expression
 from penstock.language.statements.values import WrittenValue
 from penstock.language.text import SourceText
-from penstock.server.pgwire.protocol.errors import WireError
-from penstock.server.pgwire.statements.lexing import cql_text, plain_text, statements
-from penstock.server.pgwire.statements.parameters import literal, read_value
-from penstock.server.pgwire.statements.script_texts import inserted_rows
-from penstock.server.pgwire.values.encoding import encoded
-from penstock.server.pgwire.values.wire_types import wire_type, wire_type_of
+from penstock.pgwire.protocol.errors import WireError
+from penstock.pgwire.statements.lexing import cql_text, plain_text, statements
+from penstock.pgwire.statements.parameters import literal, read_value
+from penstock.pgwire.statements.script_texts import inserted_rows
+from penstock.pgwire.values.arrow_types import wire_type_of
+from penstock.pgwire.values.encoding import encoded
+from penstock.pgwire.values.wire_types import wire_type
 from tests.servers.postgres import PASSWORD, Unavailable, server
 
 _UTC = pa.timestamp("us", "UTC")

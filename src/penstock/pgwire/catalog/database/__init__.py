@@ -1,0 +1,1 @@
+"""DuckDB in a process of its own, and the processes that the server starts."""

@@ -1,0 +1,1 @@
+"""Queries and expressions of PostgreSQL as texts for DuckDB."""
