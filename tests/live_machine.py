@@ -39,6 +39,7 @@ from penstock.testing.oracle import timely_rows
 from penstock.testing.plan_choices import random_choices
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
+from tests.random_heartbeats import add_heartbeats
 
 NAMES = ("q0", "q1", "q2", "q3")
 FLAVOURS_WITHOUT_CLOCK = [f for f in FLAVOURS if not f.clock]
@@ -92,6 +93,8 @@ class System(RuleBasedStateMachine):
         self.case = random_case(choices, flavour, NAMES)
         while self.case.origin:
             self.case = random_case(choices, flavour, NAMES)
+        if choices.chance(30):
+            add_heartbeats(self.case, choices, statements=False)
         text = "\n".join(self.case.statements)
         # The same queries with other windows, to replace them.
         varied = [re.sub(r"\b(RANGE|ROWS|LIMIT) (\d+)", _another, s) for s in self.case.statements if "QUERY" in s]
@@ -460,7 +463,8 @@ class System(RuleBasedStateMachine):
         read = {name: self.inputs[name].slice(0, count) for name, count in self.read.items()}
         for name in self.inserted:
             lost = sum(self.engine.set_apart[name].values())
-            assert lost == self.read[name] - len(timely_rows(self.sources[name], read[name]))
+            timely = timely_rows(self.sources[name], read[name])
+            assert lost == self.read[name] - len(timely) - timely.heartbeats
         for name, life in self.lives.items():
             found = [event for table in life.tables for event in events_of(life.query, table)]
             try:

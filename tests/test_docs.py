@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from penstock.algebra import Scan
+from penstock.connectors.sources.memory import inserted_rows
 from penstock.connectors.text import csv_text
 from penstock.errors import PenstockError
 from penstock.language.scripts import BoundScript, Catalog, bind_script
@@ -63,10 +63,7 @@ def answers(bound: BoundScript, drain: bool) -> dict[str, str]:
     for key, source in bound.catalog.sources.items():
         if source.connector != "MEMORY":
             continue
-        names = list(source.columns.names)
-        schema = pa.schema([pa.field(name, kind) for name, kind in zip(names, source.columns.types, strict=True)])
-        rows = [dict(zip(names, row, strict=True)) for row in bound.catalog.memory.get(key, ())]
-        inputs[source.name] = pa.Table.from_pylist(rows, schema)
+        inputs[source.name] = inserted_rows(source, bound.catalog.memory.get(key, ()))
     queries = [q for q in bound.queries if {s.source.name for s in walk(q.root) if isinstance(s, Scan)} <= set(inputs)]
     tables = run_local(queries, inputs, drain=drain).tables if queries else {}
     return {name: csv_text(table).to_pybytes().decode() for name, table in tables.items()}

@@ -70,6 +70,7 @@ CODES: dict[str, str] = {
     "P0374": "coalescing where it has no meaning",
     "P0375": "a session window that does not fit",
     "P0376": "shedding of a query that cannot shed",
+    "P0380": "a heartbeat that does not fit its stream",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",
     "P0403": "a malformed record in a source declared ON ERROR FAIL",

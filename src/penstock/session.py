@@ -19,6 +19,7 @@ from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.properties.statistics import Statistics, known_statistics
 from penstock.connectors.arguments import (
     Named,
+    heartbeat_of,
     names_argument,
     position_of,
     script_argument,
@@ -176,6 +177,7 @@ class Session:
         unit: str = "SECOND",
         order_within: str | None = None,
         advance_at_most: str | None = None,
+        heartbeat: str | None = None,
     ) -> SourceHandle:
         """Declare a DataFrame (of Spark, streaming or static, of pandas or Polars) or an Arrow table as a stream.
 
@@ -184,13 +186,15 @@ class Session:
             unit: the unit of an integer timestamp.
             order_within: its slack, such as '5 SECONDS' or a timedelta.
             advance_at_most: how far an element may be beyond the largest timestamp before it.
+            heartbeat: a BOOLEAN column; a row in which it is true is a heartbeat and no element, as of HEARTBEAT BY.
         """
         df = table_argument(text_argument(name, "the name of a stream"), df)
         columns = self._columns(name, df)
         position, domain = timestamp_of(name, columns, timestamp, unit)
         slack = ticks_of(order_within, "order_within", domain) or 0
         source = Source(name, True, columns, "DATAFRAME", (), position, domain, slack)
-        return self._declare(replace(source, ahead=ticks_of(advance_at_most, "advance_at_most", domain)), df)
+        ahead = ticks_of(advance_at_most, "advance_at_most", domain)
+        return self._declare(replace(source, ahead=ahead, heartbeat=heartbeat_of(name, columns, heartbeat)), df)
 
     def relation(
         self,

@@ -193,3 +193,29 @@ def test_many_keys_lie_in_few_files_and_expire_while_rows_are_posted(
     again = PostedRows(tmp_path, 60.0)
     assert not again.post(STREAM, 3, table, "key 399") and again.post(STREAM, 3, table, "key 1")
     assert len(posted._known[3].keys) < 80
+
+
+def test_a_heartbeat_survives_a_loss_of_power_once_it_was_accepted(tmp_path: Path) -> None:
+    """At each call of the storage; posted again by its key it is there once, between the rows around it."""
+    for number in range(1, 40):
+        how = LOSSES[number % len(LOSSES)]
+        folder, spare = tmp_path / str(number), tmp_path / f"{number}.spare"
+        folder.mkdir()
+        spare.mkdir()
+        calls, accepted = PowerCut(spare, number), False
+        posted = PostedRows(folder, DAY)
+        posted.post(STREAM, 3, rows(1), "before")
+        with replaced_storage(LocalStorage(calls)), suppress(PowerLost):
+            accepted = posted.post(STREAM, 3, rows(), "beat", heartbeat=5)
+        calls.lose(how, random.Random(number), [folder])
+        again = PostedRows(folder, DAY)
+        assert not accepted or again.has(3, "beat")
+        again.post(STREAM, 3, rows(), "beat", heartbeat=5)
+        again.post(STREAM, 3, rows(6))
+        connector = open_source(again.source(STREAM, 3))
+        splits = [split for path in connector.discover(frozenset()) for split in connector.splits(path)]
+        assert [split.heartbeat for split in splits] == [None, 5, None]
+        assert read(PostedRows(folder, DAY)) == [1, 6]
+        if accepted:
+            return
+    raise AssertionError("it is accepted at some time")

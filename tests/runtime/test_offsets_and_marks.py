@@ -22,7 +22,9 @@ FULL = Offset(
     12,
     {"T": LogOffset({"at": {"0": 5}}, Split("t", 0, 9))},
     {"S": 39},
-    WallClock(100, {"S": 90}, {"S": 38}),
+    WallClock(100, {"S": 90}, {"S": 38}, {"S": 30}),
+    beats={"S": 37, "T": 2},
+    advanced={"T": "12.3"},
 )
 OUTSTANDING = Offset(8, {"S": 4}, {"S": 40}, (), 1000, 0, {"T": LogOffset()}, again=True, before=FULL, tasks=2)
 
@@ -39,6 +41,7 @@ def test_the_form_of_checkpoints() -> None:
     assert FIRST.as_json() == {"round": 0, "done": {"S": 0}, "high": {"S": None}, "ended": []}
     split = {
         "path": "t", "start": 0, "stop": 9, "bytes": 0, "rows": None, "low": None, "high": None, "detail": "",
+        "heartbeat": None,
     }  # fmt: skip
     assert FULL.as_json() == {
         "round": 7,
@@ -49,7 +52,9 @@ def test_the_form_of_checkpoints() -> None:
         "read": 12,
         "logs": {"T": {"state": {"at": {"0": 5}}, "split": split}},
         "told": {"S": 39},
-        "wall": {"now": 100, "heard": {"S": 90}, "beats": {"S": 38}},
+        "wall": {"now": 100, "heard": {"S": 90}, "beats": {"S": 38}, "promised": {"S": 30}},
+        "beats": {"S": 37, "T": 2},
+        "advanced": {"T": "12.3"},
     }
     added = {"again", "before", "tasks"}
     assert set(OUTSTANDING.as_json()) == {"round", "done", "high", "ended", "limit", "read", "logs"} | added
@@ -65,8 +70,16 @@ def test_a_source_that_is_not_kept_begins_anew() -> None:
         12,
         {},
         {"S": 39},
-        WallClock(100, {"S": 90, "U": 100}, {"S": 38}),
+        WallClock(100, {"S": 90, "U": 100}, {"S": 38}, {"S": 30}),
+        beats={"S": 37},
     )
+
+
+def test_what_a_round_observed_is_progress() -> None:
+    after = FULL.after({"S": Seen(50, beat=45), "T": Seen(None, beat=1)})
+    assert (after.high, after.beats, after.again) == ({"S": 50, "T": None}, {"S": 45, "T": 2}, True)
+    assert after.after({"S": Seen(60)}) is after
+    assert [one.progress("S").beat for one in (FULL, after)] == [39, 45]
 
 
 def test_the_marks_of_deliveries(tmp_path: Path) -> None:

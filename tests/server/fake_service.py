@@ -24,6 +24,7 @@ from penstock.server.service import (
     DeclaredView,
     EntityView,
     HealthView,
+    HeartbeatPosted,
     QueryView,
     RowsPosted,
     ScriptReply,
@@ -229,6 +230,10 @@ class FakeService:
         if key is not None:
             self.posts[caller.name, key] = posted
         return posted
+
+    def advance(self, name: str, ts: int | str, key: str | None, caller: Caller) -> HeartbeatPosted:
+        self.declaration(name)
+        return HeartbeatPosted(str(ts))
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
         return [one for one in self.log if one.number > after][:limit]

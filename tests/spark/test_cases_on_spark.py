@@ -44,7 +44,7 @@ CASES = (
     "streams/rstream_join_updates", "subqueries/rows_not_in_nulls",
     "streams/wstream_range", "temporal/changes", "temporal/lasting", "temporal/sessions", "temporal/shedding",
     "temporal/until_next", "temporal/valid_windows",
-    "time/late", "time/streams_apart", "windows/partition_rows",
+    "time/heartbeat_by", "time/late", "time/streams_apart", "windows/partition_rows",
     "windows/partition_rows_range", "windows/rows_slack", "windows/rows_slide", "windows/samples_of_two_streams",
     "windows/sliding",
 )  # fmt: skip

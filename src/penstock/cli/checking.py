@@ -19,7 +19,7 @@ from penstock.control.registry import settings_of
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.binder.statements.names_read import sources_in
-from penstock.language.catalog import Row
+from penstock.language.catalog import MemoryRow
 from penstock.language.queries import NOWHERE, WholeQuery
 from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import AlterQueryStatement, CreateQuery, OneTimeSelect
@@ -83,7 +83,7 @@ def _report(
     name: str,
     queries: Sequence[tuple[Query, Settings]],
     warnings: Iterable[ScriptWarning],
-    memory: Mapping[str, tuple[Row, ...]],
+    memory: Mapping[str, tuple[MemoryRow, ...]],
 ) -> Iterator[str]:
     """Yield the lines about a script that binds. script: returns it; queries: each with the settings for its state."""
     yield f"{name}: correct, {len(queries)} {'query' if len(queries) == 1 else 'queries'}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 from penstock.client.answers import (
     RemoteEvent,
     RemoteHealth,
+    RemoteHeartbeat,
     RemotePosted,
     RemoteRows,
     RemoteRunning,
@@ -23,7 +24,7 @@ from penstock.client.answers import (
     RemoteStatement,
 )
 from penstock.client.selected import SelectedBatches
-from penstock.client.server import ServerClient, connect
+from penstock.client.server import RemoteStream, ServerClient, connect
 from penstock.client.subscription import RowSubscription
 from penstock.server_reports import CatalogView, CommandView, DeclaredView, QueryView, SourceView
 
@@ -34,11 +35,13 @@ __all__ = [
     "QueryView",
     "RemoteEvent",
     "RemoteHealth",
+    "RemoteHeartbeat",
     "RemotePosted",
     "RemoteRows",
     "RemoteRunning",
     "RemoteScript",
     "RemoteStatement",
+    "RemoteStream",
     "RowSubscription",
     "SelectedBatches",
     "ServerClient",

@@ -170,6 +170,25 @@ class RemotePosted:
 
 
 @dataclass(frozen=True)
+class RemoteHeartbeat:
+    """A heartbeat that is durable now.
+
+    Args:
+        ts: its timestamp as the server shows it.
+        repeated: it was posted before with the same idempotency key.
+        complete_to: the instant up to which the stream was complete before it; None where that is not known.
+        position: of the heartbeat; what this client reads waits for it.
+        notices: what is to be known of it, such as that it does nothing.
+    """
+
+    ts: str
+    repeated: bool = False
+    complete_to: str | None = None
+    position: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class RemoteEvent:
     """A batch, a command or a change of state. kind: `batch`, `command` or `state`; content: JSON values."""
 
@@ -323,6 +342,11 @@ def posted_of(document: Mapping[str, Any]) -> RemotePosted:
         document.get("position"),
         _notices_of(document),
     )
+
+
+def heartbeat_of(document: Mapping[str, Any]) -> RemoteHeartbeat:
+    complete_to, position = document.get("complete_to"), document.get("position")
+    return RemoteHeartbeat(document["ts"], document["repeated"], complete_to, position, _notices_of(document))
 
 
 def running_of(document: Mapping[str, Any]) -> RemoteRunning:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import queue
 import re
@@ -20,6 +21,7 @@ import pyarrow as pa
 from penstock.client.answers import (
     RemoteEvent,
     RemoteHealth,
+    RemoteHeartbeat,
     RemotePosted,
     RemoteRows,
     RemoteRunning,
@@ -27,6 +29,7 @@ from penstock.client.answers import (
     RemoteStatement,
     catalog_of,
     command_of,
+    heartbeat_of,
     posted_of,
     query_of,
     running_of,
@@ -533,6 +536,54 @@ class ServerClient:
         posted = posted_of(self._connection.json("POST", path, content=_records(body), headers=headers, params=params))
         self._connection.added(posted.position)
         return posted
+
+    def stream(self, name: str) -> RemoteStream:
+        """Return a stream to write to. Nothing is sent."""
+        return RemoteStream(self, name)
+
+    def _advance(self, stream: str, ts: dt.datetime | str | int, key: str | None) -> RemoteHeartbeat:
+        if not isinstance(ts, dt.datetime | str | int) or isinstance(ts, bool):
+            hint = "a datetime, a text such as '2026-01-31T12:00:00Z', or a number of ticks"
+            raise PenstockError("P0203", f"a heartbeat has a timestamp, not {type(ts).__name__}", hint=hint)
+        headers = {"Idempotency-Key": key or _new_key()}
+        path = f"/v1/streams/{_segment(stream)}/heartbeat"
+        body = {"ts": ts.isoformat() if isinstance(ts, dt.datetime) else ts}
+        found = heartbeat_of(self._connection.json("POST", path, json=body, headers=headers))
+        self._connection.added(found.position)
+        return found
+
+
+class RemoteStream:
+    """A stream of a server.
+
+    Args:
+        name: of the stream.
+    """
+
+    def __init__(self, server: ServerClient, name: str) -> None:
+        self._server = server
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"RemoteStream({self.name!r})"
+
+    def insert(self, rows: Any, *, key: str | None = None) -> int:
+        """Add rows; see `ServerClient.insert`."""
+        return self._server.insert(self.name, rows, key=key)
+
+    def heartbeat(self, ts: dt.datetime | str | int, *, key: str | None = None) -> RemoteHeartbeat:
+        """Promise that no element up to a timestamp follows: what is posted later and is not above it is late. It is
+        durable then, and added once however often the connection is lost.
+
+        Args:
+            ts: a datetime or its text, UTC where it has no zone; of a stream stamped by integers one of these.
+            key: the idempotency key.
+
+        Raises:
+            PenstockError: P0102 for another timestamp, P0201, P0380 for a source without heartbeats and for a heartbeat
+                that is too far ahead.
+        """
+        return self._server._advance(self.name, ts, key)
 
 
 def quoted_name(name: str) -> str:

@@ -170,6 +170,18 @@ def timestamp_of(name: str, columns: Schema, column: str, unit: str) -> tuple[in
     return position, TimeDomain(tick_unit, False)
 
 
+def heartbeat_of(name: str, columns: Schema, column: str | None) -> int | None:
+    """Return the position of the column of heartbeats, None without one. Raises PenstockError P0202, P0380."""
+    if column is None:
+        return None
+    position = position_of(name, columns, column)
+    type_ = columns[position].type
+    if not pa.types.is_boolean(type_):
+        hint = "a row in which it is true is a heartbeat at its timestamp, and no element"
+        raise PenstockError("P0380", f"{name}: the column {column} of heartbeats is {type_}, no BOOLEAN", hint=hint)
+    return position
+
+
 def ticks_of(value: object, what: str, domain: TimeDomain) -> int | None:
     """Return a length of time in ticks. Raises PenstockError P0102, P0203 or P0303."""
     text = length_argument(value, what)

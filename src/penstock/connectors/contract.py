@@ -30,7 +30,8 @@ class Split:
     0 and -1 mean the whole file); `bytes`: its stored size; `rows`: their number, when the file stores it; `low`,
     `high`: bounds of the timestamp column in ticks, when the file's statistics have them; `high` only where no record
     of the split can be rejected, so that it is the largest timestamp of accepted records; `detail`: further data that
-    the connector needs to read it, in its own format.
+    the connector needs to read it, in its own format; `heartbeat`: the tick of a heartbeat that stands at this place in
+    place of records.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Split:
     low: int | None = None
     high: int | None = None
     detail: str = ""
+    heartbeat: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class ParsedRecords:
     `batch`: the requested columns with their declared types, named by the declaration; `rejected`: the records among
     them that did not parse; `where`: returns the position of a row of the batch, for dead letters, where it is more
     than the split's path; `positions`: of a log, the position reached with these records (`LogConnector`); `passed`:
-    skipped records in place of this batch, which is then empty.
+    skipped records in place of this batch, which is then empty; `heartbeat`: the tick of a heartbeat in place of it.
     """
 
     batch: pa.RecordBatch
@@ -84,6 +86,7 @@ class ParsedRecords:
     where: Callable[[int], tuple[str, int]] | None = None
     positions: Mapping[str, int] | None = None
     skipped: SkippedRecords | None = None
+    heartbeat: int | None = None
 
 
 @dataclass(frozen=True)

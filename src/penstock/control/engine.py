@@ -46,10 +46,12 @@ class Activity(enum.Enum):
 
 @dataclass(frozen=True)
 class StandingSource:
-    """A source that is read, whether or not a query reads it."""
+    """A source that is read, whether or not a query reads it. heartbeats: of a stream that is not posted to, the posts
+    with its heartbeats of ADVANCE; None for others."""
 
     id: int
     source: Source
+    heartbeats: Source | None = None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from penstock.control.registry import Registry
 from penstock.control.stored_catalog import RowStatement
 from penstock.errors import Notice, PenstockError, counted
 from penstock.expressions.evaluation.evaluate import evaluate, mask
-from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
+from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, UpdateRows
 from penstock.physical.elements import Elements, concat, empty
 from penstock.physical.execution.ingest import StampedRows, stamp, unit_warning
 from penstock.physical.execution.progress import NOTHING, SourceProgress
@@ -37,12 +37,12 @@ def post_rows(
     posted: PostedRows,
     source: Source,
     number: int,
-    command: InsertRows | UpdateRows | DeleteRows,
+    command: InsertRows | AdvanceStream | UpdateRows | DeleteRows,
     key: str,
     known: Callable[[Source], Sequence[Elements] | None],
 ) -> int | None:
     """Carry out a statement once. Return how many rows it has inserted, changed or deleted; None where it was carried
-    out before.
+    out before, and for a heartbeat.
 
     Args:
         source: the declaration of what it changes.
@@ -54,6 +54,9 @@ def post_rows(
         PenstockError: P0601, P0203, P0210; nothing has been changed then.
     """
     if posted.has(number, key):
+        return None
+    if isinstance(command, AdvanceStream):
+        posted.post(source, number, no_rows(source), key, same=True, heartbeat=command.tick)
         return None
     if isinstance(command, InsertRows):
         if source.is_static and source.primary_key:
@@ -127,6 +130,11 @@ def _keys(source: Source, rows: pa.Table) -> list[tuple[bytes | None, ...]]:
     """Return the primary key of each row, as text."""
     columns = (plain(rows.column(i).combine_chunks()).to_pylist() for i in source.primary_key)
     return list(zip(*columns, strict=True))
+
+
+def no_rows(source: Source) -> pa.Table:
+    """Return a table of the declared columns without rows."""
+    return pa.schema([pa.field(one.name, one.type) for one in source.columns]).empty_table()
 
 
 def inserted_table(source: Source, command: InsertRows) -> pa.Table:

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Source, declared_sources
+from penstock.algebra.nodes.scans import Heartbeat, Source, declared_sources
 from penstock.algebra.properties.need import AwaitedRows, missing_rows
-from penstock.connectors.sources import open_source
+from penstock.connectors.sources import open_source, read_split
 from penstock.connectors.sources.posted_files import PostedFilesSource, post_of
 from penstock.control.engine import (
     Activity,
@@ -77,7 +77,8 @@ class _State:
     Args:
         sources: by number.
         standing: by place, its computation and what it does.
-        posts: by number of a source whose rows are posted, the last post that has been read.
+        heartbeats: by number of a stream whose rows are not posted, what its heartbeats are read from.
+        posts: by number of a source whose rows or heartbeats are posted, the last post that has been read.
         paths: by number of another source, the paths that have been read.
         answers: by place.
         complete: by place, the instant up to which these are complete.
@@ -88,6 +89,7 @@ class _State:
     command: int = 0
     sources: dict[int, Source] = field(default_factory=dict)
     standing: dict[int, tuple[int, Activity]] = field(default_factory=dict)
+    heartbeats: dict[int, Source] = field(default_factory=dict)
     posts: dict[int, int] = field(default_factory=dict)
     paths: dict[int, frozenset[str]] = field(default_factory=dict)
     answers: dict[int, KeptAnswers] = field(default_factory=dict)
@@ -100,6 +102,7 @@ class _State:
             self,
             sources=dict(self.sources),
             standing=dict(self.standing),
+            heartbeats=dict(self.heartbeats),
             posts=dict(self.posts),
             paths=dict(self.paths),
             answers=dict(self.answers),
@@ -285,7 +288,7 @@ class InProcessEngine:
 
     def has_read(self, source: int, post: int) -> bool:
         with self._lock:
-            declared = self._state.sources.get(source)
+            declared = self._state.heartbeats.get(source, self._state.sources.get(source))
             if declared is None or declared.is_static or declared.connector != "POSTED":
                 return True
             if self._state.posts.get(source, 0) >= post:
@@ -383,7 +386,7 @@ class InProcessEngine:
                 self.wake()
             for which, error in failed.items():
                 self._listener.failed(which, error)
-            for number, source in self._state.sources.items():
+            for number, source in {**self._state.sources, **self._state.heartbeats}.items():
                 connector = open_source(source) if source.is_stream else None
                 if isinstance(connector, PostedFilesSource):
                     connector.forget_up_to(self._state.posts.get(number, 0))
@@ -457,7 +460,20 @@ class InProcessEngine:
         return connector.discover(self._state.paths.get(number, frozenset()))
 
     def _read(self, number: int, source: Source) -> None:
-        """Read new rows of a source."""
+        """Read new rows of a source, behind its new heartbeats where these do not come with the rows."""
+        if number in self._state.heartbeats:
+            self._read_posts(number, self._state.heartbeats[number])
+        if source.connector == "POSTED":
+            self._read_posts(number, source)
+            return
+        if source.is_static or not (fresh := self._fresh(number, source)):
+            return
+        for batch in _batches(source, fresh):
+            self._live.insert(source.name, batch)
+        self._state.paths[number] = self._state.paths.get(number, frozenset()).union(fresh)
+
+    def _read_posts(self, number: int, source: Source) -> None:
+        """Read new posts of a source: rows and heartbeats."""
         if source.is_static or not (fresh := self._fresh(number, source)):
             return
         for batch in _batches(source, fresh):
@@ -465,11 +481,8 @@ class InProcessEngine:
         if source.name == LOG_NAME:
             # The clock is not read, and no other row has the timestamp of its last one.
             self._live.close(source.name)
-        if source.connector == "POSTED":
-            # Numbers of posts are never used again, and these are in their order.
-            self._state.posts[number] = post_of(fresh[-1])
-        else:
-            self._state.paths[number] = self._state.paths.get(number, frozenset()).union(fresh)
+        # Numbers of posts are never used again, and these are in their order.
+        self._state.posts[number] = post_of(fresh[-1])
 
     def _add(self, place: int, table: pa.Table) -> None:
         if table.num_rows:
@@ -506,6 +519,7 @@ class InProcessEngine:
         changed = False
         for number in [n for n, source in state.sources.items() if n not in version.sources]:
             self._live.undeclare(state.sources.pop(number).name)
+            state.heartbeats.pop(number, None)
             state.posts.pop(number, None)
             state.paths.pop(number, None)
             changed = True
@@ -522,6 +536,8 @@ class InProcessEngine:
             elif former is not None and former.retain != source.retain:
                 self._live.retain(source.name, retain)
             state.sources[number] = source
+            if standing.heartbeats is not None:
+                state.heartbeats[number] = standing.heartbeats
         return changed
 
     def _exchange(self, place: int, other: int, version: NextVersion) -> None:
@@ -587,13 +603,15 @@ def _sources(query: Query) -> Iterator[Source]:
     return iter(declared_sources(query.root).values())
 
 
-def _batches(source: Source, paths: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some paths, with all declared columns."""
+def _batches(source: Source, paths: list[str]) -> Iterator[pa.RecordBatch | Heartbeat]:
+    """Yield the rows of some paths, with all declared columns, and the heartbeats among them."""
     connector = open_source(source)
     columns = tuple(range(len(source.columns)))
     for path in paths:
         for split in connector.splits(path):
-            for records in connector.read(split, columns):
+            for records in read_split(connector, split, columns):
+                if records.heartbeat is not None:
+                    yield Heartbeat(records.heartbeat)
                 if records.batch.num_rows:
                     yield records.batch
 

@@ -460,6 +460,9 @@ class SparkEngine:
             live=True,
             standing=True,
             declared={one.source.name: one.source for one in version.sources.values()},
+            heartbeats={
+                one.source.name: one.heartbeats for one in version.sources.values() if one.heartbeats is not None
+            },
             starts={_name(place): version.queries[place].start for place in begun},
             paused=paused,
             silent=silent,

@@ -7,10 +7,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from penstock.algebra import Algebra, Source, SummaryDefinition
 from penstock.algebra.nodes.query import Query, Start
+from penstock.algebra.nodes.scans import Heartbeat
 from penstock.errors import as_name
 from penstock.expressions.calls.user_functions import REGISTERED
 from penstock.expressions.user import UserAggregateCall, UserCall, UserDefined
@@ -18,6 +19,8 @@ from penstock.tree import walk_once
 
 V = TypeVar("V")
 Row = tuple[Any, ...]
+#: What scripts write into a MEMORY source.
+MemoryRow: TypeAlias = "Row | Heartbeat"
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,8 @@ class Catalog:
     """Declarations by name in lower case: two names may not differ in case alone.
 
     Args:
-        memory: rows INSERTed into MEMORY sources, in order; values are Arrow's Python values of the column's type.
+        memory: rows INSERTed into MEMORY sources, with heartbeats between them; values are Python values as Arrow has
+            them for the type of the column.
         texts: the CREATE statements of sources and queries, for SHOW.
         functions: the user-defined functions and aggregates, which have a namespace of their own.
         reads: view, query or summary -> the names it reads.
@@ -151,7 +155,7 @@ class Catalog:
     sources: Mapping[str, Source] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
     queries: Mapping[str, Query] = field(default_factory=dict)
-    memory: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    memory: Mapping[str, tuple[MemoryRow, ...]] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, UserDefined] = field(default_factory=dict)
     reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -199,7 +203,7 @@ class Catalog:
         key = name.lower()
         return replace(self, beside=_less(self.beside, key) if beside is None else {**self.beside, key: beside})
 
-    def with_rows(self, name: str, rows: tuple[Row, ...]) -> Catalog:
+    def with_rows(self, name: str, rows: tuple[MemoryRow, ...]) -> Catalog:
         key = name.lower()
         return replace(self, memory={**self.memory, key: self.memory.get(key, ()) + rows})
 

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
-from penstock.algebra.nodes.scans import Source
+from penstock.algebra.nodes.scans import Heartbeat, Source
 from penstock.errors import Position
 from penstock.expressions.nodes import Expression
 from penstock.expressions.user import UserDefined
-from penstock.language.catalog import Catalog, DeclaredSummary, RegisteredQuery, Row, View
+from penstock.language.catalog import Catalog, DeclaredSummary, MemoryRow, RegisteredQuery, Row, View
 from penstock.settings import Settings
 
 
@@ -44,7 +44,7 @@ class Explain:
 
     query: Query
     analyze: bool = False
-    memory: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    memory: Mapping[str, tuple[MemoryRow, ...]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
 
 
@@ -63,7 +63,7 @@ class SelectOnce(Command):
     """
 
     query: OneTimeQuery
-    memory: Mapping[str, tuple[Row, ...]]
+    memory: Mapping[str, tuple[MemoryRow, ...]]
     settings: Settings
     position: Position
 
@@ -312,6 +312,17 @@ class InsertRows(Command):
 
     def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
         return catalog.with_rows(self.source, self.rows)
+
+
+@dataclass(frozen=True)
+class AdvanceStream(Command):
+    """Add a heartbeat to a stream: no element up to `tick` follows."""
+
+    source: str
+    tick: int
+
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        return catalog.with_rows(self.source, (Heartbeat(self.tick),))
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,6 @@ from penstock.runtime.spark.hydration.update_reader import UpdateSource
 from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.retention.compacted_updates import CompactedUpdates
 from penstock.runtime.spark.retention.retained_log import Pins, RetainedLog, retained_columns
-from penstock.runtime.spark.retention.retention import source_progress
 from penstock.types import END
 
 
@@ -251,6 +250,10 @@ def has_read(run: ReadRun, source: int, post: int) -> bool:
     """Return whether a run has delivered the round with a post of a source, and those before it, or reads none of them.
     Both are given by their numbers."""
     rounds, intake = run.rounds, run.job.intake
+    for name, posts in intake.heartbeats.items():
+        if rounds is not None and posts.option("source") == str(source):
+            last = rounds.delivered_state(lambda offset, batch: offset.advanced.get(name, ""))  # noqa: B023 - called here
+            return last.startswith(f"{source}.") and int(last.partition(".")[2]) >= post
     posted = (one for one in intake.sources if one.connector == "POSTED")
     found = next((one for one in posted if one.option("source") == str(source)), None)
     splits = None if rounds is None or found is None else rounds.splits(source_file(found.name, intake.births))
@@ -310,7 +313,7 @@ def _kept_input(
 def _heartbeat(source: Source, offset: Offset) -> int:
     if source.name in offset.ended:
         return END
-    return source_progress(source.name, offset, offset.high.get(source.name)).heartbeat(source.slack)
+    return offset.progress(source.name).heartbeat(source.slack)
 
 
 def _folded(source: Source, compacted: CompactedUpdates) -> PenstockError:

@@ -29,7 +29,9 @@ def progress_after(
         seen: progress before them.
         now: the stamp of SYSTEM TIME.
     """
-    if skipped.rows is not None and skipped.low is not None and skipped.high is not None:
+    has_statistics = skipped.rows is not None and skipped.low is not None and skipped.high is not None
+    if has_statistics and source.heartbeat is None:
+        assert skipped.rows is not None and skipped.low is not None and skipped.high is not None
         highest = skipped.high if seen.high is None else max(skipped.high, seen.high)
         is_in_range = skipped.low > -MOST_TICKS and skipped.high < MOST_TICKS
         first = skipped.low if seen.high is None else seen.high

@@ -185,6 +185,25 @@ class RowsPosted:
     notices: tuple[Notice, ...] = ()
 
 
+@dataclass(frozen=True)
+class HeartbeatPosted:
+    """A heartbeat that is durable.
+
+    Args:
+        ts: its timestamp, as the time of the stream is shown.
+        repeated: the idempotency key was known, nothing was added.
+        complete_to: as of `RowsPosted`, before it.
+        position: as of `RowsPosted`.
+        notices: what is to be known of it.
+    """
+
+    ts: str
+    repeated: bool = False
+    complete_to: str | None = None
+    position: str | None = None
+    notices: tuple[Notice, ...] = ()
+
+
 class EventSource(Protocol):
     """A subscription to events; those beyond a limit of unread ones are dropped."""
 
@@ -239,6 +258,10 @@ class Service(Protocol):
 
     def post(self, name: str, rows: pa.Table, key: str | None, caller: Caller) -> RowsPosted:
         """Add rows; they are durable afterwards. Raises Busy where too many are unread."""
+
+    def advance(self, name: str, ts: int | str, key: str | None, caller: Caller) -> HeartbeatPosted:
+        """Add a heartbeat to a stream, in order with its rows; it is durable afterwards. ts: as a document has it.
+        Raises PenstockError P0102 for another timestamp, P0201, P0380."""
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]: ...
 

@@ -1,58 +1,142 @@
-"""Arrival of rows: their timestamps, and the effects of the wall clock [semantics 1]. Part of the oracle."""
+"""Arrival of rows: their timestamps, heartbeats, and the effects of the wall clock [semantics 1]. Part of the oracle.
+
+The records of all sources are gone through once, in the order of their arrival. What has come of a source is its
+largest timestamp and its heartbeat; whether a record becomes an element depends on these alone:
+
+- an element is late when it is older than the largest timestamp before it by more than the slack, or not above the
+  heartbeat;
+- a heartbeat, a record that is no element, sets the heartbeat to its timestamp where that is above it;
+- both are too far ahead, and have no effect, when they are beyond the larger of the largest timestamp and the
+  heartbeats before them by more than ADVANCE AT MOST. Before the first element nothing is. What an idle stream gets
+  from other ones is no heartbeat of its own there.
+
+With IDLE TIMEOUT a silent stream gets a heartbeat from the clock, at every instant at which a record of any source
+arrives: that of the sources beside it, or with ADVANCE its own one, which goes on with the clock from the end of the
+timeout.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from penstock.algebra import Source
+from penstock.algebra.properties.heartbeats import heartbeats_of
 from penstock.testing.scalars.values import Row, python_values
 from penstock.types import BEGIN, END, MOST_TICKS
 
-#: (timestamp, row, arrival by the wall clock)
-Stamped = tuple[int, Row, int]
+NOTHING = BEGIN - 1
 
 
-def stamped_rows(source: Source, table: pa.Table | None, arrivals: Sequence[int] | None = None) -> list[Stamped]:
-    """Return the rows of a source with their ticks, in arrival order.
+@dataclass(frozen=True)
+class ReadRecord:
+    """A record with a timestamp. row: None of a heartbeat; arrival: by the wall clock."""
+
+    ts: int
+    row: Row | None
+    arrival: int
+
+
+class AcceptedRows(list[tuple[int, Row]]):
+    """The elements of a source with their timestamps, in arrival order. beat: the heartbeat beside them, which records
+    and the clock have set; heartbeats: the number of such records."""
+
+    beat: int = NOTHING
+    heartbeats: int = 0
+
+
+@dataclass
+class ArrivedSource:
+    """What has come of one source.
+
+    Args:
+        high: the largest timestamp of an element, late or not; None before the first.
+        beat: the heartbeat that records or the clock have set.
+        recorded: that of records alone.
+        heard: the instant of its last record.
+        promised: its heartbeat after that record.
+        late, far: numbers of records that were late and too far ahead.
+    """
+
+    source: Source
+    records: Sequence[ReadRecord]
+    heard: int
+    rows: AcceptedRows = field(default_factory=AcceptedRows)
+    high: int | None = None
+    beat: int = NOTHING
+    recorded: int = NOTHING
+    promised: int = NOTHING
+    late: int = 0
+    far: int = 0
+
+    @property
+    def heartbeat(self) -> int:
+        by_rows = NOTHING if self.high is None else self.high - self.source.slack - 1
+        return max(by_rows, self.beat)
+
+    def take(self, record: ReadRecord) -> None:
+        """Take the next record."""
+        source, ts = self.source, record.ts
+        # `self.high or 0` is only read where there is one.
+        limited = source.ahead is not None and self.high is not None
+        heard = self.beat if source.idle_advances else self.recorded
+        if limited and ts > max(self.high or 0, heard) + (source.ahead or 0):
+            self.far += 1
+        elif record.row is None:
+            self.rows.heartbeats += 1
+            self.recorded = max(self.recorded, ts)
+            self.set_beat(ts)
+        elif source.is_static:
+            self.rows.append((ts, record.row))
+        else:
+            behind = not source.system_time and ts <= self.beat
+            if behind or (self.high is not None and ts < self.high - source.slack):
+                self.late += 1
+            else:
+                self.rows.append((ts, record.row))
+            self.high = ts if self.high is None else max(self.high, ts)
+
+    def set_beat(self, tick: int) -> None:
+        self.beat = max(self.beat, tick)
+
+
+def read_records(source: Source, table: pa.Table | None, arrivals: Sequence[int] | None = None) -> Iterator[ReadRecord]:
+    """Yield the records of a source that have a timestamp, in arrival order.
 
     A row without a timestamp, an operation, a part of its primary key or its declared period is not an element, nor is
     one whose timestamp lies too near the ends of time. Under SYSTEM TIME the timestamp is the arrival.
     """
-    if table is None or not table.num_rows:
-        return []
+    if table is None:
+        return
+    placed = [*heartbeats_of(table.schema)]
     came = [0] * table.num_rows if arrivals is None or source.is_static else list(arrivals)
-    if source.timestamp is not None and not source.is_static:
-        known = [ts is not None and abs(ts) < MOST_TICKS for ts in _ticks(source, table)]
-        table, came = (
-            table.filter(pa.array(known, pa.bool_())),
-            [at for at, keep in zip(came, known, strict=True) if keep],
-        )
-    rows = list(zip(*map(python_values, table.columns), strict=True))
-    ticks = came if source.system_time else [BEGIN] * len(rows)
+    ticks: Sequence[int | None] = came if source.system_time else [BEGIN] * table.num_rows
     if source.timestamp is not None:
-        ticks = _ticks(source, table)
-    found = zip(ticks, rows, came, strict=True)
-    return [(ts, row, at) for ts, row, at in found if ts is not None and _usable(source, row)]
+        ticks = table.column(source.timestamp).cast(pa.int64()).to_pylist()
+    far = [tick is not None and abs(tick) >= MOST_TICKS and source.timestamp is not None for tick in ticks]
+    # A timestamp beyond the ends of time may have no Python value.
+    rows = _rows(table, far)
+    for number in range(table.num_rows + 1):
+        while placed and placed[0].rows == number:
+            beat = placed.pop(0)
+            yield ReadRecord(beat.tick, None, beat.arrival)
+        if number == table.num_rows:
+            return
+        ts, row = ticks[number], rows[number]
+        if ts is None or row is None:
+            continue
+        if source.heartbeat is not None and row[source.heartbeat]:
+            yield ReadRecord(ts, None, came[number])
+        elif _usable(source, row):
+            yield ReadRecord(ts, row, came[number])
 
 
-def _ticks(source: Source, table: pa.Table) -> list[int]:
-    """Return the timestamps of a source, None for a row that has none."""
-    ticks: list[int] = table.column(source.timestamp).cast(pa.int64()).to_pylist()
-    return ticks
-
-
-def not_too_far(rows: list[Stamped], ahead: int | None) -> tuple[list[Stamped], int]:
-    """Return the rows at most `ahead` beyond the largest timestamp before them, and the number of the others.
-
-    The others do not advance time. The first row is always accepted, and with None every row is.
-    """
-    kept: list[Stamped] = []
-    for row in rows:
-        if ahead is None or not kept or row[0] <= max(ts for ts, _, _ in kept) + ahead:
-            kept.append(row)
-    return kept, len(rows) - len(kept)
+def _rows(table: pa.Table, left_out: Sequence[bool]) -> list[Row | None]:
+    kept = table.filter(pa.array([not one for one in left_out], pa.bool_()))
+    rows = iter(zip(*map(python_values, kept.columns), strict=True))
+    return [None if out else next(rows) for out in left_out]
 
 
 def _usable(source: Source, row: Row) -> bool:
@@ -70,49 +154,79 @@ def _has_period(source: Source, row: Row) -> bool:
     return end is None or begin < end or (source.period.through and begin == end)
 
 
-def idle_beats(
+def arrived(
     sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], arrivals: Mapping[str, Sequence[int]]
-) -> dict[str, dict[int, int]]:
-    """Return, for each stream with an IDLE TIMEOUT, the heartbeats that it received while it was idle.
+) -> dict[str, ArrivedSource]:
+    """Return what has come of each source at the end of the inputs.
 
-    There is one for every instant of the wall clock at which a row of any source arrives. A stream that was silent for
-    longer than its timeout does not hold time back: it receives the smallest heartbeat of the live sources, or where
-    there are none the largest timestamp of all. The heartbeat of a live stream of SYSTEM TIME is the clock at its last
-    read.
+    Args:
+        inputs: source name -> table of its declared columns in arrival order.
+        arrivals: source name -> arrival of each row by the wall clock, in microseconds; empty without a clock.
     """
-    timed = {name: source for name, source in sources.items() if not source.is_static}
-    if all(source.idle is None for source in timed.values()):
-        return {}
-    rows = {
-        name: not_too_far(stamped_rows(source, inputs.get(name), arrivals[name]), source.ahead)[0]
-        for name, source in timed.items()
+    found = {
+        name: ArrivedSource(source, list(read_records(source, inputs.get(name), arrivals.get(name))), 0)
+        for name, source in sources.items()
     }
-    instants = sorted({at for name in timed for at in arrivals[name]})
-    last_read = dict.fromkeys(timed, instants[0] if instants else 0)
-    high: dict[str, int] = {}
-    beat: dict[str, int] = {}
-    beats: dict[str, dict[int, int]] = {name: {} for name in timed}
+    timed = {name: one for name, one in found.items() if not one.source.is_static}
+    if not any(one.source.idle is not None for one in timed.values()):
+        for one in found.values():
+            for record in one.records:
+                one.take(record)
+        return found
+    for one in (one for one in found.values() if one.source.is_static):
+        for record in one.records:
+            one.take(record)
+    _by_clock(timed, {name: _instants(one, inputs.get(name), arrivals[name]) for name, one in timed.items()})
+    return found
+
+
+def _instants(one: ArrivedSource, table: pa.Table | None, arrivals: Sequence[int]) -> set[int]:
+    """Return the instants at which something arrives of a source, malformed records too."""
+    placed = [] if table is None else heartbeats_of(table.schema)
+    return {*arrivals, *(beat.arrival for beat in placed)}
+
+
+def _by_clock(timed: Mapping[str, ArrivedSource], instants: Mapping[str, set[int]]) -> None:
+    """Take the records of sources of which some may be idle, at one instant of the clock after the other."""
+    moments = sorted(set().union(*instants.values()))
     read = BEGIN - 1
+    for one in timed.values():
+        one.heard = moments[0] if moments else 0
 
     def known(name: str) -> int:
-        if timed[name].system_time:
-            return read
-        by_rows = high[name] - timed[name].slack - 1 if name in high else BEGIN - 1
-        return max(by_rows, beat.get(name, BEGIN - 1))
+        return read if timed[name].source.system_time else timed[name].heartbeat
 
-    for now in instants:
-        going = [name for name in timed if any(at >= now for at in arrivals[name])]
-        idle = [name for name in going if (limit := timed[name].idle) is not None and now - last_read[name] > limit]
+    for now in moments:
+        going = [name for name in timed if any(at >= now for at in instants[name])]
+        for name in going:
+            if now not in instants[name]:
+                _advance_alone(timed[name], now)
+        idle = [name for name in going if _is_idle(timed[name], now)]
         live = [name for name in going if name not in idle]
-        reached = min(map(known, live)) if live else max(high.values(), default=BEGIN - 1)
+        highs = [one.high for one in timed.values() if one.high is not None]
+        reached = min(map(known, live)) if live else max(highs, default=NOTHING)
         for name in idle:
-            beat[name] = max(reached, beat.get(name, BEGIN - 1))
-        for name in timed:
-            if name in beat:
-                beats[name][now] = beat[name]
-            if now in arrivals[name]:
-                last_read[name] = now
-            for ts in (ts for ts, _, at in rows[name] if at == now):
-                high[name] = max(high.get(name, ts), ts)
+            timed[name].set_beat(reached)
+        for name, one in timed.items():
+            for record in (record for record in one.records if record.arrival == now):
+                one.take(record)
+            if now in instants[name]:
+                one.heard, one.promised = now, one.heartbeat
         read = now
-    return beats
+
+
+def _is_idle(one: ArrivedSource, now: int) -> bool:
+    """Return whether a stream no longer holds the others back."""
+    idle = one.source.idle
+    return idle is not None and not one.source.idle_advances and now - one.heard > idle
+
+
+def _advance_alone(one: ArrivedSource, now: int) -> None:
+    """Let the time of a silent stream with IDLE TIMEOUT .. ADVANCE go on by the clock."""
+    source = one.source
+    if source.idle is None or not source.idle_advances or one.promised == NOTHING:
+        return
+    silent = now - one.heard - source.idle
+    if silent >= 0:
+        assert source.domain is not None, "it has a time"
+        one.set_beat(min(one.promised + silent // source.domain.unit.value, MOST_TICKS - 1))

@@ -19,6 +19,7 @@
     1, +, 10
     ...
 
+A line `heartbeat 5` between the rows of an input is a heartbeat: the ADVANCE of a server.
 Rows of `input S by clock` begin with one more cell: their arrival by the wall clock, in seconds since 1970 or as a
 timestamp. `advance` is a pause between batches: answers may not depend on it, and the runner cuts the input there and
 at many other positions. `expect q drain` is the answer when time continues after the input. `answer 2` is the answer of
@@ -47,7 +48,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source, declared_sources
+from penstock.algebra.properties.heartbeats import PlacedHeartbeat, heartbeats_of, with_heartbeats
 from penstock.algebra.properties.statistics import SourceStatistics, Statistics
+from penstock.connectors.sources.memory import inserted_rows
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.intervals import from_text
@@ -70,6 +73,8 @@ _HEADER = re.compile(
     r"|(?P<rejected>rejected) (?P<relation>\w+) (?P<times>\d+) (?P<reason>.+)$"
     r"|(?P<late>late) (?P<stream>\w+) (?P<count>\d+)$|(?P<error>error) (?P<code>P\d{4})(?: (?P<place>\d+:\d+))?$"
 )
+#: How a line of a heartbeat begins.
+_HEARTBEAT = "heartbeat "
 _CELL = re.compile(r"(?:^|,)(\s*'(?:[^']|'')*'\s*|[^,]*)")
 
 
@@ -106,13 +111,14 @@ class ExpectedErrors:
 class Case:
     """A parsed file.
 
-    `inputs`: source -> its batches -> rows as text; `arrivals`: for sources by clock, the arrival time of each row in
-    microseconds.
+    `inputs`: source -> its batches -> rows as text; `heartbeats`: source -> the rows before one, its tick as text, its
+    arrival; `arrivals`: for sources by clock, the arrival time of each row in microseconds.
     """
 
     name: str
     script: str = ""
     inputs: dict[str, list[list[list[str]]]] = field(default_factory=dict)
+    heartbeats: dict[str, list[tuple[int, str, int]]] = field(default_factory=dict)
     arrivals: dict[str, list[int]] = field(default_factory=dict)
     expects: list[Expect] = field(default_factory=list)
     answers: list[ExpectedAnswer] = field(default_factory=list)
@@ -214,11 +220,16 @@ def parse_case(text: str, name: str = "case") -> Case:
         elif header["input"]:
             batches = case.inputs.setdefault(header["source"], [])
             batches.extend([] for _ in range(batch + 1 - len(batches)))
-            rows = _rows(body)
-            if header["clock"]:
-                case.arrivals.setdefault(header["source"], []).extend(_arrival(row[0]) for row in rows)
-                rows = [row[1:] for row in rows]
-            batches[batch] += rows
+            for row in _rows(body):
+                came, cells = (_arrival(row[0]), row[1:]) if header["clock"] else (0, row)
+                if cells[0].startswith(_HEARTBEAT):
+                    before = sum(map(len, batches))
+                    beat = before, cells[0].removeprefix(_HEARTBEAT), came
+                    case.heartbeats.setdefault(header["source"], []).append(beat)
+                    continue
+                batches[batch].append(cells)
+                if header["clock"]:
+                    case.arrivals.setdefault(header["source"], []).append(came)
         elif header["expect"]:
             rows = _rows(body)
             case.expects.append(Expect(header["query"], bool(header["drain"]), rows[0], rows[1:], line))
@@ -421,14 +432,16 @@ def case_inputs(case: Case, bound: BoundScript) -> dict[str, pa.Table]:
     given = {name.lower(): batches for name, batches in case.inputs.items()}
     unknown = set(given) - {source.name.lower() for source in bound.catalog.sources.values()}
     assert not unknown, f"{case.name}: input for {', '.join(sorted(unknown))}, which is not declared"
+    beats = {name.lower(): placed for name, placed in case.heartbeats.items()}
     inputs: dict[str, pa.Table] = {}
     for source in bound.catalog.sources.values():
-        rows = bound.catalog.memory.get(source.name.lower(), ())
-        columns = zip(zip(*rows, strict=True), source.columns.types, strict=True)
-        first = [pa.array(list(values), type_) for values, type_ in columns] if rows else []
-        inserted = [pa.Table.from_arrays(first, names=list(source.columns.names))] if rows else []
+        inserted = inserted_rows(source, bound.catalog.memory.get(source.name.lower(), ()))
         batches = [input_table(source, batch) for batch in given.get(source.name.lower(), [])]
-        inputs[source.name] = pa.concat_tables([input_table(source, []), *inserted, *batches])
+        placed = heartbeats_of(inserted.schema)
+        for before, text, came in beats.get(source.name.lower(), ()):
+            assert source.domain is not None, f"{source.name} has no time"
+            placed.append(PlacedHeartbeat(inserted.num_rows + before, parse_tick(text, source.domain), came))
+        inputs[source.name] = with_heartbeats(pa.concat_tables([inserted, *batches]), placed)
     return inputs
 
 

@@ -133,7 +133,7 @@ class _Beginning:
     whatever was answered before."""
 
     sources: Mapping[str, Source]
-    rows: dict[str, list[_Timed]]
+    rows: Mapping[str, list[_Timed]]
     begin: int
     first: int
 
@@ -235,9 +235,13 @@ def _events(root: Algebra, rows: Mapping[str, list[tuple[int, Row]]], final: int
 
 
 def heartbeat(sources: Mapping[str, Source], rows: Mapping[str, list[tuple[int, Row]]]) -> int:
-    """Return the instant up to which an answer over `sources` is final after these `rows`; 0 where all are static."""
+    """Return the instant up to which an answer over `sources` is final after these `rows`; 0 where all are static.
+    Rows that are an `AcceptedRows` have the heartbeats beside them."""
     beats = [
-        max((ts for ts, _ in rows[name]), default=NOTHING + source.slack + 1) - source.slack - 1
+        max(
+            max((ts for ts, _ in rows[name]), default=NOTHING + source.slack + 1) - source.slack - 1,
+            getattr(rows[name], "beat", NOTHING),
+        )
         for name, source in sources.items()
         if not source.is_static
     ]

@@ -39,7 +39,7 @@ from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.deep_trees import deep
-from penstock.testing.arrivals import Stamped, idle_beats, not_too_far, stamped_rows
+from penstock.testing.arrivals import NOTHING, AcceptedRows, arrived
 from penstock.testing.definitions import (
     Shards,
     Stream,
@@ -56,7 +56,7 @@ from penstock.testing.definitions import (
 )
 from penstock.testing.preferences import kinds  # noqa: F401 - registers the denotations of preferences
 from penstock.testing.scalars.values import Event, Row, event_order
-from penstock.types import BEGIN, END
+from penstock.types import END
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,12 @@ def run_oracle(
     read = _read(root, inputs, arrivals)
     timed = [ts for name, rows in read.rows.items() if not read.sources[name].is_static for ts, _ in rows]
     if not timed and any(not s.is_static for s in read.sources.values()):
-        return Answer([], read.late, None, read.rejected)  # no input ever had a heartbeat
-    world = World(read.rows, max(timed, default=0), shards=shards)
+        return Answer([], read.late, None, read.rejected)  # no input ever had an element
+    world = World(read.rows, max([*timed, *read.beats.values()], default=0), shards=shards)
     if drain:
-        end = _last_end(root, world, not any(e.ticks for node in operators(root) for e in node.evaluations()))
+        end = _last_end(
+            root, world, read.highs, not any(e.ticks for node in operators(root) for e in node.evaluations())
+        )
         world = replace(world, final=world.final if end is None else min(max(world.final, end), END - 1), known={})
     return Answer(events_in(root, world), read.late, world.final, read.rejected)
 
@@ -131,7 +133,8 @@ def run_oracle_once(
     """
     read = _read(query.root, inputs, arrivals)
     timed = [ts for name, rows in read.rows.items() if not read.sources[name].is_static for ts, _ in rows]
-    at = max(timed, default=0) if query.as_of is None else query.as_of
+    last = max([*timed, *(read.beats.values() if timed else ())], default=0)
+    at = last if query.as_of is None else query.as_of
     root = query.root
     if query.limit is not None:
         root = TopK(root, query.order, query.limit, query.offset)
@@ -141,36 +144,36 @@ def run_oracle_once(
 
 @dataclass(frozen=True)
 class _ReadInputs:
-    """The inputs of a query by source: the rows that were not late with their timestamps, and counts of the others."""
+    """The inputs of a query by source: the rows that were not late with their timestamps, the heartbeats beside them,
+    the largest timestamps, those of late rows too, and counts of the others."""
 
     sources: Mapping[str, Source]
     rows: Mapping[str, list[tuple[int, Row]]]
+    beats: Mapping[str, int]
+    highs: Mapping[str, int]
     late: Mapping[str, int]
     rejected: Mapping[str, Mapping[str, int]]
 
 
 def _read(root: Algebra, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, Sequence[int]] | None) -> _ReadInputs:
     sources = declared_sources(root)
-    stamped: dict[str, list[tuple[int, Row]]] = {}
-    late, far = {}, {}
-    idle = idle_beats(sources, inputs, arrivals or {})
-    for name, source in sources.items():
-        came = (arrivals or {}).get(name)
-        rows, far[name] = not_too_far(stamped_rows(source, inputs.get(name), came), source.ahead)
-        stamped[name] = [(ts, row) for ts, row, _ in rows]
-        if not source.is_static:
-            stamped[name] = _in_time(rows, source.slack, idle.get(name, {}))
-        late[name] = len(rows) - len(stamped[name])
-    rejected = {name: _rejected(source, stamped[name]) for name, source in sources.items() if not source.is_stream}
-    rejected |= {name: {"too far ahead": count} if count else {} for name, count in far.items() if name not in rejected}
-    return _ReadInputs(sources, stamped, late, rejected)
+    found = arrived(sources, inputs, arrivals or {})
+    rows: dict[str, list[tuple[int, Row]]] = {name: one.rows for name, one in found.items()}
+    late = {name: one.late for name, one in found.items()}
+    # The clock of SYSTEM TIME goes no further than its elements.
+    beats = {name: one.beat for name, one in found.items() if one.beat != NOTHING and not one.source.system_time}
+    rejected = {name: _rejected(source, rows[name]) for name, source in sources.items() if not source.is_stream}
+    rejected |= {n: {"too far ahead": one.far} if one.far else {} for n, one in found.items() if n not in rejected}
+    highs = {name: one.high for name, one in found.items() if one.high is not None and not one.source.is_static}
+    return _ReadInputs(sources, rows, beats, highs, late, rejected)
 
 
-def timely_rows(source: Source, table: pa.Table) -> list[tuple[int, Row]]:
+def timely_rows(source: Source, table: pa.Table) -> AcceptedRows:
     """Return the (timestamp, row) pairs of a source that become elements, in arrival order. Whether a row does depends
-    only on the rows before it. A static relation's rows are valid from BEGIN."""
-    rows, _ = not_too_far(stamped_rows(source, table), source.ahead)
-    return [(ts, row) for ts, row, _ in rows] if source.is_static else _in_time(rows, source.slack, {})
+    only on the records before it. A static relation's rows are valid from BEGIN."""
+    found = arrived({source.name: replace(source, idle=None)}, {source.name: table}, {})[source.name]
+    found.rows.beat = found.beat
+    return found.rows
 
 
 def _closed(closing: Closing, last: int, waits: bool) -> int:
@@ -184,18 +187,20 @@ def _end_of_rows(last: int, waits: bool) -> int:
     return END if waits else last
 
 
-def _last_end(node: Algebra, world: World, waits: bool) -> int | None:
+def _last_end(node: Algebra, world: World, highs: Mapping[str, int], waits: bool) -> int | None:
     """Return the instant at which time stops with drain: when every window over the last element of its sources has
     ended.
 
     Elements that a WHERE drops count too, so that a rewritten plan stops at the same instant.
     """
     if isinstance(node, Scan):
-        return max((ts for ts, _ in world.rows[node.source.name] if ts != BEGIN), default=None)
+        return highs.get(node.source.name)
     if isinstance(node, NRRJoin):
-        return _last_end(node.left, world, waits)
+        return _last_end(node.left, world, highs, waits)
     below = node.streams if isinstance(node, Sequenced) else node.inputs
-    last = max((end for end in (_last_end(child, world, waits) for child in below) if end is not None), default=None)
+    last = max(
+        (end for end in (_last_end(child, world, highs, waits) for child in below) if end is not None), default=None
+    )
     if last is not None and isinstance(node, Frequency | Sequenced):
         return max(last, *frequency.last_boundaries(node, last))
     if last is not None and isinstance(node, ValidWindow):
@@ -231,18 +236,3 @@ def events_in(root: Algebra, world: World) -> list[Event]:
 def _rejected(source: Source, rows: Sequence[tuple[int, Row]]) -> dict[str, int]:
     _, reasons = content(source, [row for _, row in sorted(rows, key=lambda row: row[0])])
     return dict(Counter(reasons))
-
-
-def _in_time(rows: Sequence[Stamped], slack: int, beats: Mapping[int, int]) -> list[tuple[int, Row]]:
-    """Return the rows that are not late.
-
-    A row is late if it is older than the largest timestamp seen before it by more than the slack, or not after the
-    heartbeat that its stream received while it was idle. `beats`: that heartbeat at each instant of arrival.
-    """
-    kept: list[tuple[int, Row]] = []
-    largest = BEGIN
-    for ts, row, came in rows:
-        if ts >= largest - slack and ts > beats.get(came, BEGIN - 1):
-            kept.append((ts, row))
-        largest = max(largest, ts)
-    return kept

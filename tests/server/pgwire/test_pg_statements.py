@@ -334,3 +334,11 @@ def test_the_signature_of_a_binary_copy_comes_with_the_first_row(raw: RawClient)
     for where, expected in (("", [signature + row + b"\1", row + b"\2", end]), (" WHERE i > 5", [signature + end])):
         found = raw.query(f"COPY (SELECT i FROM generate_series(1, 2) i{where}) TO STDOUT (FORMAT binary)")
         assert [body for kind, body in found if kind == "d"] == expected
+
+
+def test_a_heartbeat_is_a_statement(pg: RunningPg) -> None:
+    """One far before the rows, since other tests share the stream."""
+    with pg.connect() as connection:
+        assert connection.execute("ADVANCE readings TO TIMESTAMP '1901-01-01 00:00:00'").statusmessage == "ADVANCE"
+        with pytest.raises(psycopg.Error, match="rooms is a relation"):
+            connection.execute("ADVANCE rooms TO 5")

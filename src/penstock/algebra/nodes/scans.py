@@ -16,7 +16,7 @@ from penstock.algebra.properties.need import LastRows, Need, Needs, everything
 from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.tree import Node, derived, transform_up
-from penstock.types import Field, Schema, TimeDomain
+from penstock.types import CALENDAR, Field, Schema, TimeDomain
 
 
 class OnError(enum.Enum):
@@ -37,6 +37,13 @@ class DeclaredPeriod:
 
 
 @dataclass(frozen=True)
+class Heartbeat:
+    """A record of a stream that is no element: it promises that no element up to `tick` follows."""
+
+    tick: int
+
+
+@dataclass(frozen=True)
 class Source:
     """A declared stream or relation.
 
@@ -50,7 +57,9 @@ class Source:
     its key, and whose `-` of a key that is not there has no effect; ahead: its ADVANCE AT MOST in ticks, None for any;
     retain: its RETAIN in ticks, None for none; retain_columns: positions of the columns that are retained, empty for
     all; valid: its VALID clause as text, empty for none. None of these three changes what the source is, so they do
-    not count for its identity. period: its VALID FROM, None without one: a row that has no such period is malformed.
+    not count for its identity. period: its VALID FROM, None without one: a row that has no such period is malformed;
+    heartbeat: position of the HEARTBEAT BY column, None without one: a record in which it is TRUE is a heartbeat;
+    idle_advances: its IDLE TIMEOUT has ADVANCE: time goes on by the wall clock while the stream is silent.
     """
 
     name: str
@@ -73,6 +82,8 @@ class Source:
     retain_columns: tuple[int, ...] = field(default=(), compare=False, repr=False)
     valid: str = field(default="", compare=False, repr=False)
     period: DeclaredPeriod | None = None
+    heartbeat: int | None = None
+    idle_advances: bool = False
 
     @property
     def declared(self) -> tuple[object, ...]:
@@ -168,9 +179,19 @@ class StreamScan(Emitted, Scan):
         return self.columns.index(stamp) if stamp is not None and stamp in self.columns else None
 
     def describe(self) -> Mapping[str, str]:
-        domain, ahead = self.source.domain, self.source.ahead
-        shown = {} if ahead is None or domain is None else {"advances": f"at most {domain.show_length(ahead)}"}
-        return {**super().describe(), **shown}
+        return {**super().describe(), **_described_time(self.source)}
+
+
+def _described_time(source: Source) -> dict[str, str]:
+    """Return what a declaration says of how time advances, beside the slack."""
+    shown: dict[str, str] = {}
+    if source.ahead is not None and source.domain is not None:
+        shown["advances"] = f"at most {source.domain.show_length(source.ahead)}"
+    if source.heartbeat is not None:
+        shown["heartbeats"] = f"by {source.columns[source.heartbeat].name}"
+    if source.idle is not None and source.idle_advances:
+        shown["when idle"] = f"advances after {CALENDAR.show_length(source.idle)}"
+    return shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,7 @@ def observe(sources: Mapping[str, DeclaredSource], tables: Mapping[str, pa.Table
 
 def known_statistics(
     sources: Mapping[str, DeclaredSource],
-    rows: Mapping[str, Sequence[tuple[Any, ...]]],
+    rows: Mapping[str, Sequence[object]],
     frames: Mapping[str, Any],
     hints: tuple[SourceHint, ...],
 ) -> Statistics:
@@ -88,7 +88,8 @@ def known_statistics(
     and the hints. Other inputs are not read."""
     tables = {name: frame for name, frame in frames.items() if isinstance(frame, pa.Table)}
     for name, source in sources.items():
-        if sample := rows.get(name.lower(), ())[:SAMPLE]:
+        # A heartbeat among them is no row.
+        if sample := [row for row in rows.get(name.lower(), ())[:SAMPLE] if isinstance(row, tuple)]:
             arrays = [pa.array([row[i] for row in sample], f.type) for i, f in enumerate(source.columns)]
             tables[name] = pa.Table.from_arrays(arrays, names=list(source.columns.names))
     return observe(sources, tables).updated(hints)

@@ -211,8 +211,8 @@ class ParquetFormat(FileFormat):
     def _piece(self, path: str, groups: RowGroups, group: int) -> Split:
         metadata = groups.file.metadata.row_group(group)
         low, high = groups.ticks(group)
-        if not groups.well_formed(group):
-            # The largest timestamp may be that of a record that is rejected, which advances no time.
+        if not groups.well_formed(group) or self.source.heartbeat is not None:
+            # The largest timestamp may be that of a record that is rejected, which advances no time, or of a heartbeat.
             high = None
         return Split(path, group, group + 1, groups.footer.stored(group), metadata.num_rows, low, high)
 

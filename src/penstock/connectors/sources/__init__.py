@@ -5,8 +5,12 @@ A connector is loaded when it is named, so that its libraries cost nothing other
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pyarrow as pa
+
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.contract import SourceConnector, Target
+from penstock.connectors.contract import ParsedRecords, SourceConnector, Split, Target
 from penstock.connectors.loading import load
 from penstock.connectors.options import OptionTable
 from penstock.errors import PenstockError, nearest
@@ -61,6 +65,16 @@ def open_source(source: Source, predicate: Expression | None = None) -> SourceCo
     return connector
 
 
+def read_split(connector: SourceConnector, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
+    """Yield what a split has, as `SourceConnector.read`, or the heartbeat that it is."""
+    if split.heartbeat is None:
+        yield from connector.read(split, columns)
+        return
+    chosen = [connector.source.columns[c] for c in columns]
+    schema = pa.schema([pa.field(one.name, one.type) for one in chosen])
+    yield ParsedRecords(pa.RecordBatch.from_pylist([], schema=schema), heartbeat=split.heartbeat)
+
+
 def reads(source: Source, target: Target) -> bool | None:
     """Return whether a declaration reads the location of a result; see `SourceConnector.reads`."""
     class_path = SOURCES.get(source.connector.upper())
@@ -88,4 +102,13 @@ def check_files(source: Source) -> None:
             connector.check()
 
 
-__all__ = ["SOURCES", "check_files", "implied_format", "is_rereadable", "open_source", "source_names", "source_options"]
+__all__ = [
+    "SOURCES",
+    "check_files",
+    "implied_format",
+    "is_rereadable",
+    "open_source",
+    "read_split",
+    "source_names",
+    "source_options",
+]

@@ -13,7 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.nodes.scans import Source
+from penstock.algebra.nodes.scans import Heartbeat, Source
+from penstock.algebra.properties.heartbeats import (
+    PlacedHeartbeat,
+    cut_at_heartbeats,
+    heartbeats_of,
+    with_heartbeats,
+)
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
 from penstock.connectors.formats import FORMATS, FileFormat, casts, cells, format_of
 from penstock.connectors.formats.base import DAMAGE, one_line
@@ -59,7 +65,7 @@ class SpooledSource(SourceConnector):
     def splits(self, path: str) -> list[Split]:
         if not Path(path).exists():
             raise PenstockError("P0401", f"source {self.source.name}: its spooled rows are gone: {path}")
-        return self._format(path).splits(path)
+        return splits_of_arrow(path) or self._format(path).splits(path)
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         return self._format(split.path).read(split, columns)
@@ -72,9 +78,54 @@ class SpooledSource(SourceConnector):
         return {name: format_(self.source, predicate=self.predicate) for name, format_ in FORMATS.items()}
 
 
-def spool(source: Source, rows: Sequence[tuple[object, ...]] | pa.Table, path: str) -> None:
-    """Write `rows` to the Arrow file `path` with the declared types; see `typed_table`."""
-    write_table(typed_table(source, rows), Path(path))
+def splits_of_arrow(path: str) -> list[Split]:
+    """Return the splits of a file that `write_table` has written with heartbeats among its rows; none of any other."""
+    if not path.endswith(".arrow"):
+        return []
+    try:
+        with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as reader:
+            if not heartbeats_of(reader.schema):
+                return []
+            rows = sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+            return _splits_at_heartbeats(reader.schema, path, rows, Path(path).stat().st_size)
+    except DAMAGE:
+        return []  # who reads it reports that
+
+
+def _splits_at_heartbeats(schema: pa.Schema, path: str, rows: int, size: int) -> list[Split]:
+    """Return the splits of an Arrow file with heartbeats among its rows, which is cut at these. rows, size: of the
+    file."""
+    splits = [
+        Split(path, batch, batch + 1, size * (stop - start) // rows, stop - start)
+        for batch, (start, stop) in enumerate(cut_at_heartbeats(schema, rows))
+    ]
+    found: list[Split] = []
+    before = 0
+    for beat in heartbeats_of(schema):
+        while before < beat.rows:
+            found.append(splits.pop(0))
+            before += found[-1].rows or 0
+        found.append(Split(path, heartbeat=beat.tick, rows=0))
+    return [*found, *splits]
+
+
+def spool(source: Source, rows: Sequence[tuple[object, ...] | Heartbeat] | pa.Table, path: str) -> None:
+    """Write `rows` to the Arrow file `path` with the declared types; see `typed_table` and `inserted_rows`."""
+    table = typed_table(source, rows) if isinstance(rows, pa.Table) else inserted_rows(source, rows)
+    write_table(table, Path(path))
+
+
+def inserted_rows(source: Source, rows: Sequence[tuple[object, ...] | Heartbeat]) -> pa.Table:
+    """Return what a script has written into a MEMORY source as a table of the declared columns. Raises PenstockError
+    P0203 and P0305, as `typed_table`."""
+    values: list[tuple[object, ...]] = []
+    placed: list[PlacedHeartbeat] = []
+    for row in rows:
+        if isinstance(row, Heartbeat):
+            placed.append(PlacedHeartbeat(len(values), row.tick))
+        else:
+            values.append(row)
+    return with_heartbeats(typed_table(source, values), placed)
 
 
 def typed_table(source: Source, rows: Sequence[tuple[object, ...]] | pa.Table) -> pa.Table:
@@ -111,7 +162,9 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 def _write_arrow(file: NewFile, table: pa.Table) -> None:
     with pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
+        # A reader takes the heartbeats between record batches.
+        for start, stop in cut_at_heartbeats(table.schema, table.num_rows) or [(0, table.num_rows)]:
+            writer.write_table(table.slice(start, stop - start))
 
 
 def _array(source: Source, index: int, values: Sequence[object]) -> pa.Array:

@@ -26,7 +26,7 @@ from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
 from penstock.connectors.formats import FORMATS, FileFormat
 from penstock.connectors.formats.base import DAMAGE, Unfit, one_line
 from penstock.connectors.options import TEXT, Option, Options, OptionTable
-from penstock.connectors.sources.memory import write_table
+from penstock.connectors.sources.memory import splits_of_arrow, write_table
 from penstock.connectors.sources.posted_keys import PostKey, keep_keys, last_kept
 from penstock.errors import PenstockError
 from penstock.storage import storage
@@ -99,7 +99,9 @@ class PostedFilesSource(SourceConnector):
 
     def splits(self, path: str) -> list[Split]:
         try:
-            return self._format.ranges(path)
+            splits = self._format.ranges(path)
+            # A heartbeat is a post without rows.
+            return (splits_of_arrow(path) or splits) if sum(split.rows or 0 for split in splits) == 0 else splits
         except (Unfit, *DAMAGE) as error:
             raise lost(self.source.name, Path(path), error) from error
 
@@ -208,7 +210,7 @@ def append(folder: Path, rows: pa.Table, number: int, key: str = "", digest: str
     """Write a post whole and durably; return its file.
 
     Args:
-        rows: with the declared columns and types (`typed_table`).
+        rows: with the declared columns and types (`typed_table`), perhaps with heartbeats among them.
         number: larger than that of any post before.
 
     Raises:
@@ -216,5 +218,5 @@ def append(folder: Path, rows: pa.Table, number: int, key: str = "", digest: str
     """
     post = PostKey(number, key, digest, time.time_ns() // 1000)
     path = folder / _name(number)
-    write_table(rows.replace_schema_metadata({_METADATA: post.text()}), path)
+    write_table(rows.replace_schema_metadata({**(rows.schema.metadata or {}), _METADATA: post.text()}), path)
     return path

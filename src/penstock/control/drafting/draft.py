@@ -47,6 +47,7 @@ from penstock.control.stored_catalog import (
 from penstock.errors import PenstockError, instead_of_taken
 from penstock.language.catalog import QueryBeside
 from penstock.language.commands import (
+    AdvanceStream,
     AlterQuery,
     AlterSource,
     AlterSystem,
@@ -118,7 +119,7 @@ class Draft(DraftedQueries):
         elif isinstance(command, AlterSystem):
             self._system[command.key] = command.value
             self.stored = replace(self.stored, settings={**self.stored.settings, command.key: command.value})
-        elif isinstance(command, InsertRows | UpdateRows | DeleteRows):
+        elif isinstance(command, InsertRows | AdvanceStream | UpdateRows | DeleteRows):
             self._change_rows(number, command, text)
         else:
             self._create(command, text)
@@ -210,8 +211,10 @@ class Draft(DraftedQueries):
         self.bound = self.bound.with_source(command.source, one.text)
         self._put(replace(one, attributes={**one.attributes, **command.values}))
 
-    def _change_rows(self, number: int, command: InsertRows | UpdateRows | DeleteRows, text: str) -> None:
-        name = command.source if isinstance(command, InsertRows) else command.relation
+    def _change_rows(
+        self, number: int, command: InsertRows | AdvanceStream | UpdateRows | DeleteRows, text: str
+    ) -> None:
+        name = command.relation if isinstance(command, UpdateRows | DeleteRows) else command.source
         one = self._named(name)
         source = self.bound.sources[name.lower()]
         if isinstance(command, InsertRows):

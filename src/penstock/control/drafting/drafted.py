@@ -14,18 +14,21 @@ from penstock.control.drafting.draft import Draft
 from penstock.control.drafting.versions import part_of_version
 from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
 from penstock.control.entities.system import LoggedCommand
+from penstock.control.heartbeats import check_heartbeat, complete_to
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, default_sink, settings_of
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.errors import Position
 from penstock.language.commands import (
+    AdvanceStream,
     Cancel,
     ChangeSetting,
     Command,
     Describe,
     ExplainCommand,
     ExportCommand,
+    InsertRows,
     SelectOnce,
     ShowCommand,
     Subscribe,
@@ -125,6 +128,17 @@ class DraftContext:
         for place in waiting:
             draft.have_wait(place)
         self.engine.check(self.part(draft) if waiting else part)
+
+    def check_heartbeats(self, drafted: Drafted) -> None:
+        """Raise PenstockError P0380 for a heartbeat of a transaction that is too far ahead for sure."""
+        commands = [one.command for one in drafted.changing]
+        inserted = {one.source.lower() for one in commands if isinstance(one, InsertRows)}
+        for one in commands:
+            if isinstance(one, AdvanceStream) and one.source.lower() not in inserted and self.is_idle():
+                stored, source = drafted.draft.stored.named(one.source), drafted.draft.bound.sources[one.source.lower()]
+                # One that the transaction declares has no rows yet, whatever had its name before.
+                if stored is not None and stored.id in self.ahead().stored.objects:
+                    check_heartbeat(source, one.tick, complete_to(self.engine, self.posted, source, stored.id))
 
     def part(self, draft: Draft) -> NextVersion:
         """Return what a draft changes of the version that runs."""

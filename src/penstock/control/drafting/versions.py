@@ -73,7 +73,8 @@ class Versions:
             source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
             if source is not None:
                 by_name[source.name] = self._source(source, one.id, source.name in held)
-                sources[one.id] = StandingSource(one.id, by_name[source.name])
+                heartbeats = self.posted.heartbeats(source, one.id)
+                sources[one.id] = StandingSource(one.id, by_name[source.name], heartbeats)
         if any(by_name.get(name) is not source for name, source in self._by_name.items()):
             # Queries may read another declaration now.
             self._standing = {}
@@ -195,7 +196,8 @@ def part_of_version(
     for one in change.objects:
         source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
         if source is not None:
-            sources[one.id] = StandingSource(one.id, posted.source(source, one.id))
+            read = posted.source(source, one.id)
+            sources[one.id] = StandingSource(one.id, read, posted.heartbeats(source, one.id))
         kept = one.query
         for each in [] if kept is None else kept.computed:
             if kept is not None and each.place in places:

@@ -378,7 +378,15 @@ def _altered(known: Source, declared: Source) -> Source:
     limits = tuple(pair for pair in declared.options if pair[0] == "rate_limit")
     others = tuple(pair for pair in known.options if pair[0] != "rate_limit")
     options = declared.options if sorted((*others, *limits)) == sorted(declared.options) else known.options
-    return replace(known, slack=declared.slack, idle=declared.idle, on_error=declared.on_error, options=options)
+    advances = known.idle_advances and declared.idle is not None
+    return replace(
+        known,
+        slack=declared.slack,
+        idle=declared.idle,
+        idle_advances=advances,
+        on_error=declared.on_error,
+        options=options,
+    )
 
 
 def _dropped(one: StoredObject) -> CatalogStep:

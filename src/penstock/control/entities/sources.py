@@ -10,6 +10,7 @@ from penstock import figures
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.attributes import (
     COUNT,
+    FLAG,
     MOMENT,
     REAL,
     TEXT,
@@ -159,6 +160,10 @@ def _unbound_source(row: SourceRow) -> UnboundDeclaration | None:
     return row.unbound
 
 
+def _heartbeat_column(source: Source) -> str | None:
+    return None if source.heartbeat is None else source.columns[source.heartbeat].name
+
+
 def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
     """Return the relation of all streams, or of all relations."""
     what = "stream" if is_stream else "relation"
@@ -173,6 +178,12 @@ def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
                   unit="length of time", setting=_alter("slack") if is_stream else None),
         Attribute("idle_timeout", TEXT, "IDLE TIMEOUT", lambda row: row.length(row.source.idle, calendar=True),
                   unit="length of time", setting=_alter("idle_timeout")),
+        Attribute("heartbeat_by", TEXT, "the column of HEARTBEAT BY" if is_stream
+                  else "the column of HEARTBEAT BY of a stream: a relation has none",
+                  lambda row: _heartbeat_column(row.source)),
+        Attribute("idle_advances", FLAG, "whether its IDLE TIMEOUT has ADVANCE" if is_stream
+                  else "whether IDLE TIMEOUT of a stream has ADVANCE: that of a relation has none",
+                  lambda row: row.source.idle_advances),
         Attribute("retain", TEXT, "RETAIN" if is_stream else "RETAIN of a stream: a relation keeps its content",
                   lambda row: row.length(row.source.retain), unit="length of time",
                   setting=_alter("retain") if is_stream else None),

@@ -26,12 +26,14 @@ from penstock.control.drafting.script import ScriptCommands, commands_of
 from penstock.control.drafting.versions import queried
 from penstock.control.engine import ControlEnds, Engine, EngineListener, EngineVersion
 from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
+from penstock.control.heartbeats import check_heartbeat, check_stream, complete_to
 from penstock.control.life.listed_query import ListedQuery
 from penstock.control.live.recovering import RecoveringApplier
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.phases import Phase
 from penstock.control.posted_rows import POSTED, ContentsRead, PostedRows, PostLimits
 from penstock.control.registry import Registry, queries_over, settings_of
+from penstock.control.row_changes import no_rows
 from penstock.control.sealed_files import NumberTaken, SealedFiles, moved_away
 from penstock.control.stored_catalog import StoredComputation, StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor
@@ -240,6 +242,28 @@ class Control:
         if found.connector not in POSTED:
             raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}")
         accepted = self._posted.post(found, one.id, rows, None if key is None else f"{who.name} {key}", limited=True)
+        self._engine.wake()
+        return accepted
+
+    def advance(self, stream: str, tick: int, key: str | None = None, who: Principal = SYSTEM) -> bool:
+        """Append a heartbeat to a stream, in order with the rows that are posted to it; it is durable then. Return
+        False for one that was accepted before with the same key of the same token.
+
+        Raises:
+            PenstockError: P0201 for what is no stream; P0380 for one without heartbeats, and for a heartbeat that is
+                too far ahead; P0731, P0601.
+            Busy: it is beyond `max_unread_bytes`; nothing has been added.
+        """
+        self._check_checkpoint()
+        registry = self._applier.current
+        one, found = registry.stored.named(stream), registry.bound.sources.get(stream.lower())
+        if one is None or found is None:
+            raise PenstockError("P0201", f"unknown stream {stream}")
+        check_stream(found)
+        own = None if key is None else f"{who.name} {key}"
+        if own is None or not self._posted.has(one.id, own):
+            check_heartbeat(found, tick, complete_to(self._engine, self._posted, found, one.id))
+        accepted = self._posted.post(found, one.id, no_rows(found), own, limited=True, heartbeat=tick)
         self._engine.wake()
         return accepted
 

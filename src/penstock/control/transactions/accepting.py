@@ -17,8 +17,10 @@ from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.request import Request
 from penstock.errors import PenstockError, as_known, log_internal
-from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
+from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, UpdateRows
 
+#: Commands that append to what was posted to a source.
+_OF_ROWS = InsertRows | AdvanceStream | UpdateRows | DeleteRows
 #: What the system requests itself stands in the log as this.
 _OWN = PostedScript(NO_COMMANDS)
 
@@ -90,6 +92,7 @@ class Acceptor:
         if texts or draft.touched:
             with placed_at(drafted.position):
                 self._context.check(draft, before)
+                self._context.check_heartbeats(drafted)
         request.bound = drafted.bound
         if drafted.rolled_back:
             request.after = draft.registry
@@ -114,7 +117,7 @@ class Acceptor:
         # From here on it happens: nothing may fail.
         self._backlog.ahead = after
         for number, one in zip(item.transaction.numbers, drafted.changing, strict=False):
-            if one.script is not None and isinstance(one.command, InsertRows | UpdateRows | DeleteRows):
+            if one.script is not None and isinstance(one.command, _OF_ROWS):
                 self._backlog.parsed[number] = one.script
         self._backlog.add(item)
         request.accepted.set()

@@ -31,7 +31,7 @@ from penstock.control.transactions.past_reading import PastReading
 from penstock.errors import PenstockError, as_known, log_internal
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import QueryStatus
-from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
+from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, UpdateRows
 from penstock.runtime.monitoring.figures import BatchFigures
 
 # --- Queries and changes of queries that begin WARM WAIT, for which nothing was missing when they were accepted, and
@@ -490,7 +490,7 @@ class Applier:
             if self._posted.has(row.source, key_of_row(row)) or row.text[:6].upper() == "INSERT":
                 continue
             command = self._command(transaction, row, registry)
-            if not isinstance(command, InsertRows):
+            if isinstance(command, UpdateRows | DeleteRows):
                 check_update(self._posted, source, row.source, command, self._engine.updates)
 
     def _change_row(self, transaction: Transaction, registry: Registry, row: RowStatement, source: Source) -> None:
@@ -502,10 +502,10 @@ class Applier:
 
     def _command(
         self, transaction: Transaction, row: RowStatement, registry: Registry
-    ) -> InsertRows | UpdateRows | DeleteRows:
+    ) -> InsertRows | AdvanceStream | UpdateRows | DeleteRows:
         settings = settings_of({**self._settings, **registry.stored.settings, **transaction.settings})
         command = command_of(self.backlog.parsed.get(row.number, row.text), registry.bound, settings)
-        assert isinstance(command, InsertRows | UpdateRows | DeleteRows), "it changes rows"
+        assert isinstance(command, InsertRows | AdvanceStream | UpdateRows | DeleteRows), "it adds or changes rows"
         return command
 
     def _drop_rows(self, transactions: Sequence[Transaction]) -> None:

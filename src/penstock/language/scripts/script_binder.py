@@ -161,7 +161,7 @@ class ScriptBinder:
         what = kind.of_a_server(statement)
         if what is not None:
             context.fail("P0702", f"{what} needs a server", statement.span, _SERVER)
-        for clause, span in kind.clauses_of_a_server(statement, self.live):
+        for clause, span in kind.clauses_of_a_server(statement, self.live, self.catalog):
             context.note(PenstockError("P0702", f"{clause} needs a server", hint=_SERVER), span)
 
     def _named(self, statement: OneTimeSelect, context: Context) -> CreateQuery:

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.language.clauses import Existence, WrittenOption
 from penstock.language.grammar.clauses import ClauseGrammar, meant
+from penstock.language.statements.advance import ADVANCE, AdvanceStatement
 from penstock.language.statements.alter_query import ALTER_QUERY, AlterQueryStatement
 from penstock.language.statements.alter_source import ALTER_SOURCE, AlterSourceStatement
 from penstock.language.statements.alter_system import ALTER_SYSTEM, AlterSystemStatement
@@ -37,10 +38,10 @@ from penstock.language.statements.transactions import TRANSACTION, TransactionSt
 from penstock.language.statements.update import UPDATE, UpdateStatement
 
 __all__ = [
-    "AccessRole", "AlterQueryStatement", "AlterSourceStatement", "AlterSystemStatement", "CancelStatement",
-    "CreateFunction", "CreateQuery", "CreateSource", "CreateSummary", "CreateView", "Creation", "DeleteStatement",
-    "DropStatement", "Existence", "ExplainStatement", "Insert", "OneTimeSelect", "SetSetting", "Statement",
-    "SubscribeStatement", "TransactionStatement", "UpdateStatement", "WrittenOption",
+    "AccessRole", "AdvanceStatement", "AlterQueryStatement", "AlterSourceStatement", "AlterSystemStatement",
+    "CancelStatement", "CreateFunction", "CreateQuery", "CreateSource", "CreateSummary", "CreateView", "Creation",
+    "DeleteStatement", "DropStatement", "Existence", "ExplainStatement", "Insert", "OneTimeSelect", "SetSetting",
+    "Statement", "SubscribeStatement", "TransactionStatement", "UpdateStatement", "WrittenOption",
 ]  # fmt: skip
 
 #: Words that an error lists stand in this order.
@@ -51,6 +52,7 @@ KINDS: tuple[StatementKind[Any], ...] = (
     CREATE_SUMMARY,
     CREATE_FUNCTION,
     INSERT,
+    ADVANCE,
     SET,
     EXPLAIN,
     DROP,

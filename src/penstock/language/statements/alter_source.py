@@ -76,7 +76,9 @@ def _with_attribute(source: Source, written: WrittenOption, value: str, context:
     length = None if interval is None else ticks(Duration(interval, span), domain, context, least)
     if key == "slack":
         return replace(source, slack=length or 0)
-    return replace(source, retain=length) if key == "retain" else replace(source, idle=length)
+    if key == "retain":
+        return replace(source, retain=length)
+    return replace(source, idle=length, idle_advances=source.idle_advances and length is not None)
 
 
 ALTER_SOURCE = StatementKind(

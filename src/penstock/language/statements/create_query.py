@@ -12,6 +12,7 @@ from penstock.language.binder.statements.attributes import CREATED_ATTRIBUTES, Q
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.names_read import names_read
 from penstock.language.binder.statements.shedding import bind_shedding, spans_of
+from penstock.language.catalog import Catalog
 from penstock.language.clauses import Connector, StartClause, WrittenOption
 from penstock.language.commands import CreateQueryCommand, Unchanged
 from penstock.language.grammar.clauses import ClauseGrammar
@@ -128,7 +129,7 @@ def _warn_of_names(query: Query, name: Name, context: Context) -> None:
         context.warn(f"{shown} in the result of {query.name}, where the name is taken", name.span, hint)
 
 
-def _clauses_of_a_server(statement: CreateQuery, live: bool) -> Iterator[tuple[str, TextSpan]]:
+def _clauses_of_a_server(statement: CreateQuery, live: bool, catalog: Catalog) -> Iterator[tuple[str, TextSpan]]:
     start = statement.start
     if start is not None and start.mode in (StartMode.WARM, StartMode.AT) and not live:
         yield f"START {start.mode.value}", start.span

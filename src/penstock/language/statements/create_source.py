@@ -16,6 +16,7 @@ from penstock.language.binder.from_.periods import check_valid
 from penstock.language.binder.statements.connectors import bind_connector, options_fit
 from penstock.language.binder.statements.names import column_named, distinct_names
 from penstock.language.binder.statements.rows import WRITABLE
+from penstock.language.catalog import Catalog
 from penstock.language.clauses import Connector
 from penstock.language.commands import CreateSourceCommand, Unchanged
 from penstock.language.grammar.clauses import ClauseGrammar
@@ -26,7 +27,7 @@ from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, UNKNOWN_TYPE, Field, Schema, TimeDomain, Unit, parse_type, type_name
 
-_STREAM_ONLY = ("slack", "ahead", "retain")
+_STREAM_ONLY = ("slack", "ahead", "retain", "heartbeat")
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class CreateSource(Creation):
     slack: Duration | None = None
     ahead: Duration | None = None
     idle: Duration | None = None
+    idle_advance: Mark | None = None
+    heartbeat: Name | None = None
     on_error: ErrorPolicy | None = None
     retain: RetainClause | None = None
     primary_key: tuple[Name, ...] = ()
@@ -187,7 +190,11 @@ def _read_clause(parser: ClauseGrammar, clauses: dict[str, Any], is_stream: bool
         found = {"ahead": duration, "ahead_span": parser._since(start)}
     elif parser._take("IDLE", "TIMEOUT"):
         duration = parser._duration()
-        found = {"idle": duration, "idle_span": parser._since(start)}
+        # ADVANCE AT MOST is a clause of its own.
+        mark = None if parser._at("ADVANCE", "AT") else parser._mark("ADVANCE")
+        found = {"idle": duration, "idle_advance": mark, "idle_span": parser._since(start)}
+    elif parser._take("HEARTBEAT", "BY"):
+        found = {"heartbeat": parser._name("a column")}
     elif parser._take("ON", "ERROR"):
         policy = "DEAD LETTER" if parser._take("DEAD", "LETTER") else parser._one_of(("FAIL", "SKIP", "DEAD LETTER"))
         found = {"on_error": ErrorPolicy(policy, parser._since(start))}
@@ -238,7 +245,9 @@ def _text(statement: CreateSource) -> str:
     if statement.ahead:
         text += f" ADVANCE AT MOST {statement.ahead.interval}"
     if statement.idle:
-        text += f" IDLE TIMEOUT {statement.idle.interval}"
+        text += f" IDLE TIMEOUT {statement.idle.interval}" + (" ADVANCE" if statement.idle_advance else "")
+    if statement.heartbeat:
+        text += f" HEARTBEAT BY {name_text(statement.heartbeat)}"
     text += f" ON ERROR {statement.on_error.policy}" if statement.on_error else ""
     text += f" {valid_text(statement.valid)}" if statement.valid else ""
     if statement.retain:
@@ -280,14 +289,15 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
     idle_clause = statement.idle
     idle = context.attempt(lambda: (None if idle_clause is None else ticks(idle_clause, CALENDAR, context),))
     retain = context.attempt(lambda: _retain(statement, columns, domain, context))
+    heartbeat = context.attempt(lambda: _heartbeat(statement, columns, context))
     _system_time_alone(statement, context)
     _clock_of_relation(statement, context)
     time = time or _likely_time(statement, columns)
-    clauses = (operation, primary_key, slack, ahead, idle, retain)
+    clauses = (operation, primary_key, slack, ahead, idle, retain, heartbeat)
     if time is None or any(clause is None for clause in clauses):
         raise BindingFailed
     assert operation is not None and primary_key is not None and slack is not None
-    assert ahead is not None and idle is not None and retain is not None
+    assert ahead is not None and idle is not None and retain is not None and heartbeat is not None
     connector, options = connected or (statement.connector.name.text.upper(), ())
     if connected is not None:
         context.attempt(lambda: options_fit(statement.connector, domain is not None, context))
@@ -310,6 +320,8 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
         ahead[0],
         *retain,
         "" if statement.valid is None else valid_text(statement.valid),
+        heartbeat=heartbeat[0],
+        idle_advances=statement.idle_advance is not None,
     )
 
     valid = statement.valid
@@ -385,12 +397,37 @@ def _ahead(statement: CreateSource, domain: TimeDomain | None, context: Context)
     return (ticks(statement.ahead, domain, context),)
 
 
+def _heartbeat(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None]:
+    """Return the position of the HEARTBEAT BY column."""
+    if statement.heartbeat is None:
+        return (None,)
+    position = column_named(statement.heartbeat, columns, context)
+    type_ = columns[position].type
+    if type_ == UNKNOWN_TYPE:
+        context.fail_silently()
+    if not pa.types.is_boolean(type_):
+        hint = "a record in which it is TRUE is a heartbeat at its timestamp, and no element"
+        message = f"HEARTBEAT BY needs a BOOLEAN column, {statement.heartbeat.text} is {type_name(type_)}"
+        context.fail("P0380", message, statement.heartbeat.span, hint)
+    if statement.timestamp is None and statement.system_time is None:
+        message = "HEARTBEAT BY needs a TIMESTAMP BY"
+        context.fail("P0380", message, statement.heartbeat.span, "add TIMESTAMP BY column")
+    if statement.system_time is not None:
+        hint = "leave HEARTBEAT BY out: the wall clock advances the time of this stream"
+        context.fail("P0380", "a stream of SYSTEM TIME takes no heartbeats", statement.heartbeat.span, hint)
+    return (position,)
+
+
 def _clock_of_relation(statement: CreateSource, context: Context) -> None:
     """Reject clauses of the wall clock for a relation that statements do not write, or that never changes."""
     clauses = (
         ("SYSTEM TIME", statement.system_time.span if statement.system_time else None),
         ("IDLE TIMEOUT", statement.idle_span if statement.idle else None),
     )
+    mark = statement.idle_advance
+    if mark is not None and not statement.is_stream:
+        hint = "leave ADVANCE out: a relation that is idle holds no other source back"
+        context.attempt(lambda: context.fail("P0103", "ADVANCE of IDLE TIMEOUT belongs to a stream", mark.span, hint))
     for clause, span in clauses:
         if statement.is_stream or span is None:
             continue
@@ -481,7 +518,7 @@ def _timestamp(by: TimestampBy, columns: Schema, context: Context) -> tuple[int,
     return index, TimeDomain(unit, False)
 
 
-def _clauses_of_a_server(statement: CreateSource, live: bool) -> Iterator[tuple[str, TextSpan]]:
+def _clauses_of_a_server(statement: CreateSource, live: bool, catalog: Catalog) -> Iterator[tuple[str, TextSpan]]:
     if statement.connector.name.key == "http":
         yield "FROM HTTP ()", statement.connector.span
     if statement.retain is not None and not live:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from penstock.language.binder.context import Context
+from penstock.language.catalog import Catalog
 from penstock.language.clauses import Existence
 from penstock.language.commands import Command
 from penstock.language.grammar.clauses import ClauseGrammar
@@ -35,7 +36,7 @@ def _nothing(statement: Statement) -> str | None:
     return None
 
 
-def _no_clauses(statement: Statement, live: bool) -> Iterable[tuple[str, TextSpan]]:
+def _no_clauses(statement: Statement, live: bool, catalog: Catalog) -> Iterable[tuple[str, TextSpan]]:
     return ()
 
 
@@ -51,7 +52,7 @@ class StatementKind(Generic[T]):
         bind: returns the command that it is; reports what is wrong with it.
         of_a_server: returns what it is called in the error of a script that runs without a server, where it needs one.
         clauses_of_a_server: returns what the error of such a script calls its clauses that need a server, with their
-            places; gets whether the queries of the script may change while it runs.
+            places; gets whether the queries of the script may change while it runs, and the catalog before it.
     """
 
     tree: type[T]
@@ -60,4 +61,4 @@ class StatementKind(Generic[T]):
     text: Callable[[T], str]
     bind: Callable[[T, Context], Command]
     of_a_server: Callable[[T], str | None] = _nothing
-    clauses_of_a_server: Callable[[T, bool], Iterable[tuple[str, TextSpan]]] = _no_clauses
+    clauses_of_a_server: Callable[[T, bool, Catalog], Iterable[tuple[str, TextSpan]]] = _no_clauses

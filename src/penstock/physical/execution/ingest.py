@@ -1,8 +1,10 @@
 """Stamping: from records to stream elements. Timestamps become ticks, late and unusable records are separated.
 
 An element is late when its timestamp is more than the slack below the largest seen before it, in arrival order
-[semantics 1]. One that is further beyond the largest than ADVANCE AT MOST allows is too far ahead, and does not count
-as seen. The progress before a batch is an argument, so the result does not depend on how input was cut.
+[semantics 1], or not above the heartbeat that the clock or a record before it has set: a record of HEARTBEAT BY is no
+element. Both kinds of record are too far ahead when they are further beyond what has been seen than ADVANCE AT MOST
+allows, and do not count as seen then. The progress before a batch is an argument, so the result does not depend on how
+input was cut.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class StampedRows:
 def read_columns(source: Source, needed: Sequence[int]) -> tuple[int, ...]:
     """Return the declared columns to read: the needed ones, and those that stamping reads."""
     period = () if source.period is None else (source.period.begin, source.period.end)
-    extra = {c for c in (source.timestamp, source.operation, *source.primary_key, *period) if c is not None}
+    own = (source.timestamp, source.operation, source.heartbeat, *source.primary_key, *period)
+    extra = {c for c in own if c is not None}
     return tuple(sorted({*needed, *extra}))
 
 
@@ -89,24 +92,36 @@ def stamp(
         absent = usable & batch.column(columns.index(position)).is_null().to_numpy(zero_copy_only=False)
         reasons |= dict.fromkeys(np.flatnonzero(absent).tolist(), NULL_KEY)
         usable = usable & ~absent
+    is_beat = _heartbeats(source, batch, columns)
     if source.period is not None:
         malformed = malformed_periods(source, batch, columns)
+        if is_beat is not None:
+            malformed = {position: reason for position, reason in malformed.items() if not is_beat[position]}
         reasons = malformed | reasons
         usable[list(malformed)] = False
     seen_before = NOTHING if seen.high is None else seen.high
     if source.ahead is not None:
-        far = _too_far_ahead(ts, usable, seen_before, source.ahead)
+        beats = np.zeros(length, np.bool_) if is_beat is None else is_beat
+        far = _too_far_ahead(ts, usable, beats, seen_before, _heard(source, seen), source.ahead)
         reasons |= dict.fromkeys(np.flatnonzero(far).tolist(), TOO_FAR_AHEAD)
         usable = usable & ~far
+    #: At each record, the heartbeat that the clock and the records before it have set.
+    beat, recorded = np.full(length, seen.beat, np.int64), seen.recorded
+    if is_beat is not None and length:
+        by_records = np.maximum.accumulate(np.where(usable & is_beat, ts, NOTHING))
+        beat, recorded = np.maximum(by_records, seen.beat), max(int(by_records[-1]), seen.recorded)
+        usable = usable & ~is_beat
     largest = np.maximum(np.maximum.accumulate(np.where(usable, ts, NOTHING)), seen_before) if length else ts
     late = usable & (ts < largest - source.slack)
     if not source.system_time:
-        # Rows of an idle stream below the heartbeat that advanced without it.
-        late |= usable & (ts <= seen.beat)
+        # Rows below the heartbeat that advanced without them.
+        late |= usable & (ts <= beat)
     kept = usable & ~late
     progress = SourceProgress(
         int(ts[kept].min()) if kept.any() else None,
         int(largest[-1]) if length and largest[-1] > NOTHING else seen.high,
+        beat=recorded,
+        recorded=recorded,
     )
     elements = _elements(source, batch, columns, needed, ts, sign, kept)
     lates = np.flatnonzero(late)
@@ -114,12 +129,30 @@ def stamp(
     return StampedRows(
         elements,
         lates,
-        np.maximum(largest[lates], seen.beat + 1 + source.slack) - ts[lates],
+        np.maximum(largest[lates], beat[lates] + 1 + source.slack) - ts[lates],
         unusable,
         tuple(reasons[int(i)] for i in unusable),
         progress,
-        _longest_jump(largest, seen_before),
+        _longest_jump(np.maximum(largest, beat)[largest > NOTHING], seen),
     )
+
+
+def after_heartbeat(source: Source, tick: int, seen: SourceProgress) -> SourceProgress | None:
+    """Return the progress of a source after a heartbeat that is no row; None where that is too far ahead. seen: before
+    it."""
+    if (
+        source.ahead is not None
+        and seen.high is not None
+        and tick > max(seen.high, _heard(source, seen)) + source.ahead
+    ):
+        return None
+    return seen.merge(SourceProgress(beat=tick, recorded=tick))
+
+
+def _heard(source: Source, seen: SourceProgress) -> int:
+    """Return the heartbeat against which ADVANCE AT MOST holds a record, beside the largest timestamp: not that which
+    an idle stream gets from other ones."""
+    return seen.beat if source.idle_advances else seen.recorded
 
 
 def unit_warning(source: Source, tick: int | None) -> str | None:
@@ -151,33 +184,46 @@ def _shown_instant(tick: int, unit: Unit) -> str:
     return f"the year {1970 + microseconds // 31_556_952_000_000}"
 
 
-@loop
-def _too_far_ahead(ts, usable, largest, most):  # type: ignore[no-untyped-def]
-    """Return which usable rows lie more than `most` ticks beyond the largest timestamp of the accepted rows before
-    them.
+def _heartbeats(source: Source, batch: pa.RecordBatch, columns: Sequence[int]) -> Bools | None:
+    """Return which records are heartbeats, None where the source has none."""
+    if source.heartbeat is None:
+        return None
+    flags: Bools = pc.fill_null(batch.column(columns.index(source.heartbeat)), False).to_numpy(zero_copy_only=False)
+    return flags
 
-    `largest`: that of all rows before the batch; the first row of all is always accepted.
+
+@loop
+def _too_far_ahead(ts, usable, beats, largest, beat, most):  # type: ignore[no-untyped-def]
+    """Return which usable records lie more than `most` ticks beyond the largest timestamp, or the heartbeat, of what
+    was accepted before them. Before the first element none does.
+
+    Args:
+        beats: which records are heartbeats.
+        largest, beat: the largest timestamp and the heartbeat before the batch.
     """
     far = np.zeros(ts.shape[0], np.bool_)
     for i in range(ts.shape[0]):
         if not usable[i]:
             continue
-        if largest > NOTHING and ts[i] > largest + most:
+        if largest > NOTHING and ts[i] > max(largest, beat) + most:
             far[i] = True
+        elif beats[i]:
+            beat = max(beat, ts[i])
         else:
             largest = max(largest, ts[i])
     return far
 
 
-def _longest_jump(largest: Int64s, before: int) -> int:
-    """Return the longest step of the largest timestamp seen, starting from that before the batch; the first element
-    makes none.
+def _longest_jump(reached: Int64s, seen: SourceProgress) -> int:
+    """Return the longest step of time by one record, from `seen` on; the first element makes none.
+
+    Args:
+        reached: the larger of the largest timestamp and the heartbeat, from the first element on.
     """
-    known = largest[largest > NOTHING]
-    if not len(known):
+    if not len(reached):
         return 0
-    step = int((known[1:] - known[:-1]).max()) if len(known) > 1 else 0
-    return max(step, int(known[0]) - before) if before > NOTHING else step
+    step = int((reached[1:] - reached[:-1]).max()) if len(reached) > 1 else 0
+    return step if seen.high is None else max(step, int(reached[0]) - max(seen.high, seen.beat))
 
 
 def _elements(

@@ -28,20 +28,23 @@ NOTHING = BEGIN - 1
 class SourceProgress:
     """What has been seen of a source: its smallest and largest timestamp (None: nothing), and whether it has ended.
 
-    `beat`: a heartbeat without an element, from the wall clock (`wall_clock.py`).
+    `beat`: a heartbeat without an element, from the wall clock (`wall_clock.py`), the source's own report or a record;
+    `recorded`: that of records alone.
     """
 
     first: int | None = None
     high: int | None = None
     ended: bool = False
     beat: int = NOTHING
+    recorded: int = NOTHING
 
     def merge(self, other: SourceProgress) -> SourceProgress:
         """Return the combined progress of both."""
         firsts = [f for f in (self.first, other.first) if f is not None]
         highs = [h for h in (self.high, other.high) if h is not None]
         first, high = min(firsts, default=None), max(highs, default=None)
-        return SourceProgress(first, high, self.ended or other.ended, max(self.beat, other.beat))
+        beat, recorded = max(self.beat, other.beat), max(self.recorded, other.recorded)
+        return SourceProgress(first, high, self.ended or other.ended, beat, recorded)
 
     def heartbeat(self, slack: int) -> int:
         if self.ended:
@@ -50,17 +53,18 @@ class SourceProgress:
 
     def as_list(self) -> list[int | bool | None]:
         """Return plain JSON: the arguments of the constructor."""
-        return [self.first, self.high, self.ended, self.beat]
+        return [self.first, self.high, self.ended, self.beat, self.recorded]
 
     @staticmethod
     def from_list(values: Sequence[Json]) -> SourceProgress:
         """Return the progress that `as_list` wrote. Raises TypeError or ValueError for others."""
-        first, high, ended, beat = values
+        first, high, ended, beat, recorded = values
         return SourceProgress(
             as_optional_integer(first, "first"),
             as_optional_integer(high, "high"),
             as_boolean(ended, "ended"),
             as_integer(beat, "beat"),
+            as_integer(recorded, "recorded"),
         )
 
 

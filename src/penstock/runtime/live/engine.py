@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Source
+from penstock.algebra.nodes.scans import Heartbeat, Source
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.need import AwaitedRows, Need, awaited_rows, first_full_instant, reach
 from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
-from penstock.physical.execution.ingest import read_columns, stamp
+from penstock.physical.execution.ingest import TOO_FAR_AHEAD, after_heartbeat, read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import (
     NOTHING,
@@ -82,7 +82,7 @@ class LiveEngine:
         self._progress: dict[str, SourceProgress] = {}
         self._relations: dict[Source, pa.Table] = {}
         self._tables: dict[str, Elements] = {}
-        self._pending: dict[str, list[pa.RecordBatch]] = {}
+        self._pending: dict[str, list[pa.RecordBatch | Heartbeat]] = {}
         self._closed: set[str] = set()
         #: By source and reason, the rows read that did not become elements.
         self.set_apart: dict[str, Counter[str]] = {}
@@ -130,8 +130,8 @@ class LiveEngine:
         """Return whether a relation without time has been declared exactly so."""
         return source in self._relations
 
-    def insert(self, source: str, rows: pa.RecordBatch) -> None:
-        """Append rows, with all declared columns, to what the next round reads."""
+    def insert(self, source: str, rows: pa.RecordBatch | Heartbeat) -> None:
+        """Append rows, with all declared columns, or a heartbeat to what the next round reads."""
         self._pending[source].append(rows)
 
     def close(self, source: str) -> None:
@@ -248,7 +248,10 @@ class LiveEngine:
         self._measures.begin()
         self._measures.taps = taps or Taps()
         self._job.tap(self._measures.taps.edges)
-        read = {name: sum(batch.num_rows for batch in batches) for name, batches in self._pending.items()}
+        read = {
+            name: sum(batch.num_rows for batch in batches if not isinstance(batch, Heartbeat))
+            for name, batches in self._pending.items()
+        }
         round_input = self._read_pending()
         self._run_round(self._job, round_input, failures)
         errors = {} if failures is None else failures.errors
@@ -307,6 +310,16 @@ class LiveEngine:
             progress = replace(source_progress, first=None)
             round_input.elements[name] = []
             for batch in self._pending[name]:
+                if isinstance(batch, Heartbeat):
+                    after = after_heartbeat(source, batch.tick, source_progress)
+                    if after is None:
+                        self.set_apart[name][TOO_FAR_AHEAD] += 1
+                        continue
+                    source_progress, progress = (
+                        after,
+                        progress.merge(SourceProgress(beat=batch.tick, recorded=batch.tick)),
+                    )
+                    continue
                 stamped = stamp(source, batch, read_columns(source, columns), columns, source_progress)
                 self.set_apart[name].update(stamped.reasons)
                 self.set_apart[name]["late"] += len(stamped.late)

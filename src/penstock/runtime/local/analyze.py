@@ -16,13 +16,13 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
 from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import as_error
-from penstock.connectors.sources import open_source
+from penstock.connectors.sources import open_source, read_split
 from penstock.errors import PenstockError
 from penstock.expressions.values.shown import shown_row
 from penstock.figures import LATE_ROWS, REJECTED_ROWS, SKIPPED_ROWS
 from penstock.figures.figure import Figure
 from penstock.physical.elements import Elements
-from penstock.physical.execution.ingest import read_columns, stamp
+from penstock.physical.execution.ingest import TOO_FAR_AHEAD, after_heartbeat, read_columns, stamp
 from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
@@ -128,7 +128,7 @@ class _Reader:
         connector = open_source(self._source, self._source_predicate)
         for path in connector.discover(frozenset()):
             for split in connector.splits(path):
-                for parsed in self._unskipped(connector.read(split, self._columns)):
+                for parsed in self._unskipped(read_split(connector, split, self._columns)):
                     yield replace(parsed, batch=parsed.batch.slice(0, _BATCH))
                     for start in range(_BATCH, parsed.batch.num_rows, _BATCH):
                         yield ParsedRecords(parsed.batch.slice(start, _BATCH))
@@ -157,6 +157,8 @@ class _Reader:
             return []
         if parsed.rejected and self._source.on_error is OnError.FAIL:
             raise as_error(parsed.rejected[0], self._source.name)
+        if parsed.heartbeat is not None:
+            self._advance(parsed.heartbeat)
         now = max(wall_clock(), self.progress.high or 0)
         stamped = stamp(self._source, parsed.batch, self._columns, self._needed, self.progress, now)
         if stamped.reasons and self._source.on_error is OnError.FAIL:
@@ -170,6 +172,14 @@ class _Reader:
         self._count(LATE_ROWS, len(stamped.late))
         self._count(REJECTED_ROWS, len(parsed.rejected) + len(stamped.unusable))
         return [stamped.elements]
+
+    def _advance(self, tick: int) -> None:
+        """Take a heartbeat that is no row."""
+        after = after_heartbeat(self._source, tick, self.progress)
+        if after is None:
+            self.reject(Rejection(self._source.name, tick, f"ADVANCE TO {tick}", TOO_FAR_AHEAD))
+        else:
+            self.progress = after
 
     def reject(self, rejection: Rejection) -> None:
         """Count an update that its relation could not apply, or raise its error for ON ERROR FAIL."""

@@ -26,12 +26,13 @@ from penstock.algebra.nodes.first_rows import SortKey
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import OnError, declared_sources
+from penstock.algebra.properties.heartbeats import heartbeats_of
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error, reason_kind
 from penstock.deep_trees import deep
 from penstock.errors import PenstockError, counted
 from penstock.physical.elements import Int64s, forever
-from penstock.physical.execution.ingest import read_columns, stamp, unit_warning
+from penstock.physical.execution.ingest import after_heartbeat, read_columns, stamp, unit_warning
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
@@ -40,6 +41,7 @@ from penstock.physical.operators.streams.changes import net
 from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.local.inputs import MemoryRows, check_bounded, spooled
 from penstock.runtime.local.runtime import LocalResult, run_local
+from penstock.runtime.local.schedule import cut_at
 from penstock.runtime.local.statics import read_relation
 from penstock.temporary import removed_after
 from penstock.tree import Node, transform_up
@@ -212,14 +214,23 @@ def _last_instant(sources: Mapping[str, Source], inputs: Mapping[str, pa.Table],
     for name, source in sources.items():
         if source.is_static or not inputs[name].num_rows:
             continue
-        columns = read_columns(source, ())
-        arrays = [inputs[name].column(c).combine_chunks() for c in columns]
-        if not arrays:
-            highs.append(now)
-            continue
-        batch = pa.RecordBatch.from_arrays(arrays, names=[str(c) for c in columns])
-        highs.append(stamp(source, batch, columns, (), SourceProgress(), now).progress.high)
+        seen = _progress_after(source, inputs[name], now)
+        highs.append(None if seen.high is None else max(seen.high, seen.beat))
     return max((tick for tick in highs if tick is not None), default=None)
+
+
+def _progress_after(source: Source, table: pa.Table, now: int) -> SourceProgress:
+    """Return the progress of a source after all of its rows. now: the stamp of SYSTEM TIME."""
+    columns, seen = read_columns(source, ()), SourceProgress()
+    if not columns:
+        return SourceProgress(now, now)
+    for piece in cut_at(heartbeats_of(table.schema), table):
+        if piece.heartbeat is not None:
+            seen = after_heartbeat(source, piece.heartbeat, seen) or seen
+        arrays = [piece.batch.column(c) for c in columns]
+        batch = pa.RecordBatch.from_arrays(arrays, names=[str(c) for c in columns])
+        seen = seen.merge(stamp(source, batch, columns, (), seen, now).progress)
+    return seen
 
 
 class Contents:

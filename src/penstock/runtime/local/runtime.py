@@ -32,6 +32,7 @@ from penstock.physical.execution.ingest import (
     NULL_KEY,
     TOO_FAR_AHEAD,
     StampedRows,
+    after_heartbeat,
     read_columns,
     stamp,
 )
@@ -335,12 +336,16 @@ def run_local(
         recorder.begin()
         if uses_wall_clock(plan.sources.values()):
             now = clock() if round_.now is None else round_.now
-            wall = advance(wall or begin(plan.sources.values(), now), now, plan.sources, peers, progress, round_.ended)
+            reading = {rows.source for rows in round_.pieces if rows.batch.num_rows or rows.heartbeat is not None}
+            before = wall or begin(plan.sources.values(), now)
+            wall = advance(before, now, plan.sources, peers, progress, round_.ended, reading)
             progress = wall.on(progress)
-            wall = wall.spoken(rows.source for rows in round_.pieces)
+            wall = wall.spoken(reading)
         stamped: dict[str, list[Elements]] = {}
         for rows in round_.pieces:
             name = rows.source
+            if rows.heartbeat is not None:
+                _advance(plan.sources[name], rows.heartbeat, progress, result)
             stamped_rows = job.stamp(rows, progress[name], None if wall is None else wall.now)
             recorder.read(name, rows.batch.num_rows)
             progress[name] = progress[name].merge(stamped_rows.progress)
@@ -427,6 +432,16 @@ def _count_rejected(result: LocalResult, source: Source, stamped: StampedRows, r
     result.unusable[source.name] += len(stamped.reasons) - too_far_ahead
     if too_far_ahead:
         result.rejected.setdefault(source.name, Counter())[TOO_FAR_AHEAD] += too_far_ahead
+
+
+def _advance(source: Source, tick: int, progress: dict[str, SourceProgress], result: LocalResult) -> None:
+    """Take a heartbeat that is no row. Raises PenstockError P0403 for one that is too far ahead, of a source with ON
+    ERROR FAIL."""
+    after = after_heartbeat(source, tick, progress[source.name])
+    if after is None:
+        _reject(result, source, Rejected(source.name, None, f"ADVANCE TO {tick}", TOO_FAR_AHEAD))
+    else:
+        progress[source.name] = after
 
 
 def _reject(result: LocalResult, source: Source, record: Rejected) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.heartbeats import PlacedHeartbeat, heartbeats_of
 from penstock.physical.elements import Int64s
 
 #: Arrival time of each row by the wall clock, in microseconds since 1970, by source.
@@ -19,11 +20,13 @@ Arrivals = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class ScheduledRows:
-    """Rows of one source that arrive in one round. stamps: their arrival times, if the schedule has them."""
+    """Rows of one source that arrive in one round. stamps: their arrival times, if the schedule has them; heartbeat:
+    the tick of a heartbeat that comes before them."""
 
     source: str
     batch: pa.RecordBatch
     stamps: Int64s | None = None
+    heartbeat: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,12 @@ def rounds(
         batch_rows: cut every input evenly; without this and `seed`, each input is one batch.
     """
     draw = random.Random(seed)
-    remaining = {name: _pieces(inputs[name], draw if seed is not None else None, batch_rows) for name in sources}
+    remaining = {n: _pieces(n, inputs[n], draw if seed is not None else None, batch_rows) for n in sources}
     if not remaining:
         yield Round([], [])
     while remaining:
         drawn = list(remaining) if seed is None else draw.sample(sorted(remaining), draw.randint(1, len(remaining)))
-        pieces = [ScheduledRows(name, remaining[name].pop(0)) for name in drawn if remaining[name]]
+        pieces = [piece for name in drawn if remaining[name] for piece in remaining[name].pop(0)]
         ended = [name for name in drawn if not remaining[name]]
         for name in ended:
             del remaining[name]
@@ -71,7 +74,11 @@ def rounds_by_clock(
     stamps_by_source = {name: np.asarray(arrivals.get(name, ()), np.int64) for name in sources}
     for name, stamps in stamps_by_source.items():
         assert len(stamps) == inputs[name].num_rows, f"{name}: an instant of arrival for every row"
-    instants = sorted({int(stamp) for stamps in stamps_by_source.values() for stamp in stamps})
+    placed = {name: heartbeats_of(inputs[name].schema) for name in sources}
+    instants = sorted(
+        {int(stamp) for stamps in stamps_by_source.values() for stamp in stamps}
+        | {one.arrival for beats in placed.values() for one in beats}
+    )
     at_once = seed is not None and all(source.idle is None for source in sources.values())
     rows_done = dict.fromkeys(sources, 0)
     if not instants:
@@ -83,22 +90,53 @@ def rounds_by_clock(
         pieces: list[ScheduledRows] = []
         for name, stamps in stamps_by_source.items():
             stop = int(np.searchsorted(stamps, now, side="right"))
-            if stop > rows_done[name]:
-                batch = _one_batch(inputs[name].slice(rows_done[name], stop - rows_done[name]))
-                pieces.append(ScheduledRows(name, batch, stamps[rows_done[name] : stop]))
-            rows_done[name] = stop
-        ended = [name for name, stamps in stamps_by_source.items() if rows_done[name] == len(stamps)]
+            own = [one for one in placed[name] if one.arrival <= now]
+            if stop > rows_done[name] or own:
+                pieces += cut_at(own, inputs[name], name, rows_done[name], stop, stamps)
+            rows_done[name], placed[name] = stop, placed[name][len(own) :]
+        ended = [n for n, stamps in stamps_by_source.items() if rows_done[n] == len(stamps) and not placed[n]]
         yield Round(pieces, ended, now)
 
 
-def _pieces(table: pa.Table, draw: random.Random | None, batch_rows: int | None) -> list[pa.RecordBatch]:
+def _pieces(
+    name: str, table: pa.Table, draw: random.Random | None, batch_rows: int | None
+) -> list[list[ScheduledRows]]:
+    """Return what arrives of a source in each of its rounds."""
     size = table.num_rows
     if draw is not None:
         cuts = sorted(draw.randint(0, size) for _ in range(draw.randint(0, min(8, size))))
     else:
         cuts = list(range(batch_rows, size, batch_rows)) if batch_rows else []
+    placed = heartbeats_of(table.schema)
+    if draw is not None and placed:
+        # A heartbeat may come in the round before the rows around it, or in the one after.
+        cuts = sorted([*cuts, *(one.rows for one in placed if draw.random() < 0.5)])
     bounds = [0, *cuts, size]
-    return [_one_batch(table.slice(a, b - a)) for a, b in pairwise(bounds)]
+    rounds = []
+    for number, (a, b) in enumerate(pairwise(bounds)):
+        is_last = number == len(bounds) - 2
+        own = [one for one in placed if a <= one.rows < b or (is_last and one.rows == b)]
+        rounds.append(list(cut_at(own, table, name, a, b)))
+    return rounds
+
+
+def cut_at(
+    heartbeats: Sequence[PlacedHeartbeat],
+    table: pa.Table,
+    name: str = "",
+    start: int = 0,
+    stop: int | None = None,
+    stamps: Int64s | None = None,
+) -> Iterator[ScheduledRows]:
+    """Yield the rows of a table from `start` up to `stop`, cut at the heartbeats among them. stamps: of all rows."""
+    stop = table.num_rows if stop is None else stop
+    beat: int | None = None
+    for one in [*heartbeats, None]:
+        end = stop if one is None else one.rows
+        own = None if stamps is None else stamps[start:end]
+        if end > start or beat is not None or not heartbeats:
+            yield ScheduledRows(name, _one_batch(table.slice(start, end - start)), own, beat)
+        start, beat = end, None if one is None else one.tick
 
 
 def _one_batch(part: pa.Table) -> pa.RecordBatch:

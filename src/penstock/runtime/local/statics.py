@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import OnError, Source
+from penstock.algebra.properties.heartbeats import PlacedHeartbeat, with_heartbeats
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
-from penstock.connectors.sources import open_source
+from penstock.connectors.sources import open_source, read_split
 from penstock.expressions.nodes import Expression
 from penstock.expressions.values.shown import shown_row
 from penstock.physical.elements import Elements
@@ -63,7 +64,8 @@ def read_statics(
 
 
 def read_relation(source: Source, predicate: Expression | None = None) -> tuple[pa.Table, list[Rejected], int]:
-    """Return the rows of a declared relation, its rejected records, and the number of skipped rows.
+    """Return the rows of a declared relation, or of a stream with the heartbeats of statements among them, its rejected
+    records, and the number of skipped rows.
 
     Args:
         predicate: source predicate; rows for which it does not hold may be skipped.
@@ -73,13 +75,16 @@ def read_relation(source: Source, predicate: Expression | None = None) -> tuple[
     schema = pa.schema([pa.field(f.name, f.type) for f in source.columns])
     batches: list[pa.RecordBatch] = []
     rejected: list[Rejected] = []
+    heartbeats: list[PlacedHeartbeat] = []
     passed = 0
     for path in connector.discover(frozenset()):
         for split in connector.splits(path):
-            for chunk in connector.read(split, columns):
+            for chunk in read_split(connector, split, columns):
+                if chunk.heartbeat is not None:
+                    heartbeats.append(PlacedHeartbeat(sum(batch.num_rows for batch in batches), chunk.heartbeat))
                 count = 0 if chunk.skipped is None else count_rows(chunk.skipped)
                 passed += count or 0
                 for parsed in [chunk] if count is not None else as_read(chunk, columns):
                     batches.append(pa.RecordBatch.from_arrays(parsed.batch.columns, schema=schema))
                     rejected += parsed.rejected
-    return pa.Table.from_batches(batches, schema), rejected, passed
+    return with_heartbeats(pa.Table.from_batches(batches, schema), heartbeats), rejected, passed

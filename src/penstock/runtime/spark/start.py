@@ -314,7 +314,15 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     rate_control = RateControl.of(work.settings, len(work.queries), work.latency_target)
     unread = frozenset(source.name for source in read_by_penstock if source.name not in peers)
     intake = Intake(
-        read_by_penstock, frozenset(streaming), parallelism, frames, peers, epoch.births, rate_control, unread
+        read_by_penstock,
+        frozenset(streaming),
+        parallelism,
+        frames,
+        peers,
+        epoch.births,
+        rate_control,
+        unread,
+        {source.name: work.heartbeats[source.name] for source in read_by_penstock if source.name in work.heartbeats},
     )
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")

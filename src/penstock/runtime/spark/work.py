@@ -10,7 +10,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Source
+from penstock.algebra.nodes.scans import Heartbeat, Source
 from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.decisions.deciders import QueryPolicies
 from penstock.runtime.monitoring.figures import BatchFigures
@@ -25,13 +25,14 @@ class Work:
     """What is to run.
 
     Args:
-        rows: rows of MEMORY sources, by source name in lower case.
+        rows: rows of MEMORY sources and heartbeats among them, by source name in lower case.
         frames: DataFrames and Arrow tables by source.
         spark: returns the session, called when it is needed.
         accept_missing: continue results some parts of which are missing.
         live: whether the queries may change while the run goes on.
         standing: whether the run goes on when all its sources have ended; it may have no queries.
         declared: sources that are read although no query may read them; their position moves on.
+        heartbeats: by stream that is not posted to, the posts that are heartbeats of it.
         starts: by query, where its answer begins if it begins now; START NOW for the others, BEGINNING with `backfill`.
             A changed query with a start continues the result of the one whose place it takes.
         paused: queries that are left out and whose results stay. One that was left out since it failed stays out until
@@ -53,7 +54,7 @@ class Work:
     """
 
     queries: tuple[Query, ...]
-    rows: Mapping[str, Sequence[tuple[object, ...]]]
+    rows: Mapping[str, Sequence[tuple[object, ...] | Heartbeat]]
     frames: Mapping[str, object]
     settings: Settings
     drain: bool
@@ -63,6 +64,7 @@ class Work:
     live: bool = False
     standing: bool = False
     declared: Mapping[str, Source] = field(default_factory=dict)
+    heartbeats: Mapping[str, Source] = field(default_factory=dict)
     starts: Mapping[str, Start] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     reset: frozenset[str] = frozenset()

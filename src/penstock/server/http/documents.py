@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from penstock.server.http.problems import error_document
 from penstock.server.service import (
@@ -308,6 +308,23 @@ class PostedDocument(BaseModel):
     complete_to: str | None
     position: str | None = Field(None, description="For the header Penstock-After.")
     notices: list[NoticeDocument] = Field(default_factory=list, description="What is to be known of the rows.")
+
+
+class HeartbeatBody(Document):
+    """A heartbeat of a stream: no element with this timestamp or an earlier one follows. ts: in ISO form, or of a
+    stream that is stamped by integers one of these."""
+
+    ts: StrictInt | StrictStr
+
+
+class HeartbeatDocument(BaseModel):
+    """A heartbeat that is durable now. complete_to: the instant up to which the stream was complete before it."""
+
+    ts: str
+    repeated: bool
+    complete_to: str | None
+    position: str | None = Field(None, description="For the header Penstock-After.")
+    notices: list[NoticeDocument] = Field(default_factory=list, description="Whether it has an effect.")
 
 
 class SessionDocument(BaseModel):

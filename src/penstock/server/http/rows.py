@@ -1,4 +1,5 @@
-"""`POST /v1/streams/{s}/rows`: rows of a source that is declared FROM HTTP or FROM MEMORY."""
+"""`POST /v1/streams/{s}/rows` and `/heartbeat`: rows of a source that is declared FROM HTTP or FROM MEMORY, and
+heartbeats of any stream."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from penstock.redaction import redacted_text
 from penstock.server.http.bodies import posted_rows
-from penstock.server.http.documents import NoticeDocument, PostedDocument, Problem, RejectedRecord
+from penstock.server.http.documents import (
+    HeartbeatBody,
+    HeartbeatDocument,
+    NoticeDocument,
+    PostedDocument,
+    Problem,
+    RejectedRecord,
+)
 from penstock.server.http.door import caller_of, door_of
 from penstock.server.http.formats import BodyFormat, media_format
 from penstock.server.http.gate import decompressed
@@ -94,3 +102,31 @@ async def post(
     if document.malformed:
         response.status_code = 207
     return document
+
+
+@router.post(
+    "/v1/streams/{stream:path}/heartbeat",
+    response_model=HeartbeatDocument,
+    responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
+    response_model_exclude_unset=True,
+)
+async def heartbeat(
+    request: Request,
+    body: HeartbeatBody,
+    stream: Annotated[str, Path(min_length=1, max_length=1_000, description="The name of a stream.")],
+    idempotency_key: Key = None,
+) -> HeartbeatDocument:
+    """Add a heartbeat, in order with the rows that are posted. It is durable when the answer comes."""
+    door = door_of(request)
+    caller = caller_of(request, AccessRole.CONTROL, "to advance a stream")
+    key = checked_key(idempotency_key)
+
+    def added() -> HeartbeatDocument:
+        durable = door.service.advance(stream, body.ts, key, caller)
+        notices = [NoticeDocument(message=one.message, hint=one.hint) for one in durable.notices]
+        # What is not there is left out.
+        more: dict[str, Any] = {} if durable.position is None else {"position": durable.position}
+        more |= {"notices": notices} if notices else {}
+        return HeartbeatDocument(ts=durable.ts, repeated=durable.repeated, complete_to=durable.complete_to, **more)
+
+    return await door.posting(added)

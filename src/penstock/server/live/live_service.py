@@ -25,6 +25,7 @@ from penstock.control.entities.queries import shedding_texts
 from penstock.control.entities.running_plan import running_plan, running_plan_document
 from penstock.control.entities.sharing import sharing_of
 from penstock.control.entities.system import SessionFact, SystemView
+from penstock.control.heartbeats import check_stream, heartbeat_notices, tick_of
 from penstock.control.life.listed_query import ListedQuery
 from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
@@ -32,6 +33,7 @@ from penstock.control.registry import quoted
 from penstock.control.row_changes import inserted_table, late_rows, row_notices
 from penstock.errors import Notice, PenstockError, as_name, nearest
 from penstock.language.commands import (
+    AdvanceStream,
     AlterQuery,
     Cancel,
     Command,
@@ -47,7 +49,7 @@ from penstock.language.commands import (
     Subscribe,
     Unchanged,
 )
-from penstock.language.statements import CancelStatement, Insert, SubscribeStatement
+from penstock.language.statements import AdvanceStatement, CancelStatement, Insert, SubscribeStatement
 from penstock.physical.planning.state_size.summary import query_state
 from penstock.redaction import redacted_text
 from penstock.results.cancellation import Cancellation
@@ -65,6 +67,7 @@ from penstock.server.service import (
     DeclaredView,
     EntityView,
     HealthView,
+    HeartbeatPosted,
     QueryView,
     RowsPosted,
     ScriptReply,
@@ -238,7 +241,7 @@ class LiveService:
         if statements and all(isinstance(one, CancelStatement) for one in statements):
             # Nothing has to be bound, so nothing waits for commands in hand.
             return self._cancelled([one for one in statements if isinstance(one, CancelStatement)], request)
-        inserts = any(isinstance(one, Insert) for one in statements)
+        inserts = any(isinstance(one, Insert | AdvanceStatement) for one in statements)
         beats = self._control.version().sources if inserts else {}
         outcomes = self._control.submit(
             request.script,
@@ -257,9 +260,13 @@ class LiveService:
     def _with_row_notices(
         self, one: StatementOutcome, reply: StatementReply, beats: Mapping[str, int]
     ) -> StatementReply:
-        """Return the reply to an INSERT with notices of what is wrong with its rows, though they are taken. beats: up
-        to which ticks the sources were complete before it."""
+        """Return the reply to an INSERT with notices of what is wrong with its rows, though they are taken, and of
+        ADVANCE where it does nothing. beats: up to which ticks the sources were complete before it."""
         command = one.command
+        if isinstance(command, AdvanceStream) and reply.position is not None:
+            source = self._source(command.source)
+            known = heartbeat_notices(source, command.tick, beats.get(source.name.lower()))
+            return replace(reply, notices=(*reply.notices, *known))
         if not isinstance(command, InsertRows) or reply.position is None:
             return reply
         source = self.declaration(command.source)
@@ -556,6 +563,13 @@ class LiveService:
         raise PenstockError("P0201", f"unknown query {name}", hint=hint)
 
     def declaration(self, name: str) -> Source:
+        found = self._source(name)
+        if found.connector not in _POSTED:
+            raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}, which takes no rows")
+        return found
+
+    def _source(self, name: str) -> Source:
+        """Return a stream or relation. Raises PenstockError P0201."""
         sources = self._control.catalog.sources
         found = sources.get(name.lower())
         if found is None:
@@ -568,8 +582,6 @@ class LiveService:
                 hint = "rows go into a stream or relation that it reads"
                 raise PenstockError("P0201", f"{name} is a {kind.lower()}, which takes no rows", hint=hint)
             raise PenstockError("P0201", f"unknown stream or relation {name}", hint=nearest(name, known))
-        if found.connector not in _POSTED:
-            raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}, which takes no rows")
         return found
 
     def post(self, name: str, rows: pa.Table, key: str | None, caller: Caller) -> RowsPosted:
@@ -579,6 +591,22 @@ class LiveService:
         answer = posted(source, rows, beats.get(source.name.lower()), added, position)
         of_rows = row_notices(source, typed_table(source, rows)) if added else ()
         return replace(answer, notices=(*self._kept_by_readers(source.name), *of_rows))
+
+    def advance(self, name: str, ts: int | str, key: str | None, caller: Caller) -> HeartbeatPosted:
+        source = self._source(name)
+        check_stream(source)
+        tick = tick_of(source, ts)
+        beat = self._control.version().sources.get(source.name.lower())
+        added = self._control.advance(name, tick, key, _principal(caller))
+        domain = source.domain
+        assert domain is not None, "it has heartbeats"
+        return HeartbeatPosted(
+            domain.show(tick),
+            not added,
+            shown_tick(domain, beat),
+            position_text(self._control.positions(name)),
+            heartbeat_notices(source, tick, beat) if added else (),
+        )
 
     def _kept_by_readers(self, source: str) -> tuple[Notice, ...]:
         """Return the notice for rows of a relation without timestamps that queries have read before; none of others."""

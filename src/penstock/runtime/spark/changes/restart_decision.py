@@ -64,7 +64,7 @@ from penstock.runtime.spark.checkpoint.start_provider import (
     past_providers,
 )
 from penstock.runtime.spark.hydration.past_input import KnownPast, delivered_part, offset_at_start
-from penstock.runtime.spark.hydration.start_options import progress_at, with_waits
+from penstock.runtime.spark.hydration.start_options import with_waits
 from penstock.runtime.spark.output.result_parts import new_result_id
 from penstock.runtime.spark.output.withheld import Withheld
 from penstock.storage.seals import damaged
@@ -79,7 +79,7 @@ def progress_at_start(folder: Folder, epoch: Epoch, plan: Plan) -> dict[str, Sou
     """Return the progress of the sources with which `epoch` begins."""
     assert epoch.offset is not None, "an epoch that follows another one begins with an offset"
     offset = delivered_part(folder, epoch.offset)
-    return {name: replace(progress_at(name, offset), ended=name in offset.ended) for name in plan.sources}
+    return {name: replace(offset.progress(name), ended=name in offset.ended) for name in plan.sources}
 
 
 def beginnings_of(

@@ -80,6 +80,7 @@ class Intake:
         births: the epoch in which each source began, where it is not 0.
         pace: rate control, with the maximum input of a batch.
         unread: those of `sources` that no query reads; their position moves on.
+        heartbeats: by stream that is not posted to, the posts that are heartbeats of it.
     """
 
     sources: tuple[Source, ...]
@@ -90,6 +91,7 @@ class Intake:
     births: Mapping[str, int] = field(default_factory=dict)
     pace: RateControl = field(default_factory=RateControl)
     unread: frozenset[str] = frozenset()
+    heartbeats: Mapping[str, Source] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ class Seen:
         positions: of a log, the positions up to which it is read.
         passed: rows that its reader skipped because no query reads them.
         jump: the most ticks by which one element advanced the largest timestamp.
+        beat: the heartbeat that records have set, those before it too; None for none.
     """
 
     high: int | None = None
@@ -155,10 +158,11 @@ class Seen:
     positions: dict[str, int] = field(default_factory=dict)
     passed: int = 0
     jump: int = 0
+    beat: int | None = None
 
     def add(self, other: Seen) -> None:
-        highs = [h for h in (self.high, other.high) if h is not None]
-        self.high = max(highs, default=None)
+        self.high = max((high for high in (self.high, other.high) if high is not None), default=None)
+        self.beat = max((beat for beat in (self.beat, other.beat) if beat is not None), default=None)
         self.rows += other.rows
         self.passed += other.passed
         self.late += other.late

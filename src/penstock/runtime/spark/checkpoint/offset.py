@@ -13,12 +13,15 @@ from typing import Any
 
 from penstock.connectors.contract import Split
 from penstock.physical.decisions import NO_DECISIONS, Decisions
+from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import WallClock
+from penstock.runtime.spark.checkpoint.folder import Seen
 from penstock.storage.documents import (
     Document,
     Json,
     as_integer,
     as_optional_integer,
+    as_text,
     flag,
     integer,
     nested,
@@ -48,13 +51,16 @@ class Offset:
         round: number of the round; 0 before the first.
         done: by source, the number of splits read up to and including the round.
         high: by source, the largest timestamp before the round, None for none.
+        beats: by source, the heartbeat that records of it had set before the round.
+        advanced: by source that is not posted to, the last heartbeat that was posted of it and that has been read, as
+            `<number of the source>.<number of the post>`.
         ended: sources that have ended.
         limit: bytes that the round was planned to read at most, None before the first.
         read: bytes that it reads.
         logs: by log, where its reading stands.
         reported: by source, the heartbeat that it reported of its own time.
         wall: the wall clock of the round, where sources use it.
-        again: whether `high` includes the round, and the next round is due even if there is nothing to read.
+        again: whether `high` and `beats` include the round, and the next round is due even if there is nothing to read.
         before: the offset before the round, where the offset is that of a mark.
         tasks: number of files of the round, where the offset is that of a mark; else 0.
         decided: what the run decided by measuring, before the round.
@@ -75,6 +81,8 @@ class Offset:
     tasks: int = 0
     epoch: int = 0
     decided: Decisions = NO_DECISIONS
+    beats: Mapping[str, int] = field(default_factory=dict)
+    advanced: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Json]:
         """Return the offset as JSON, fields that hold nothing left out."""
@@ -89,6 +97,8 @@ class Offset:
             "tasks": self.tasks or None,
             "epoch": self.epoch or None,
             "decided": self.decided.as_json() if self.decided else None,
+            "beats": dict(self.beats) or None,
+            "advanced": dict(self.advanced) or None,
         }
         needed: dict[str, Json] = {
             "round": self.round,
@@ -106,6 +116,8 @@ class Offset:
             "read": 0,
             "logs": {},
             "told": {},
+            "beats": {},
+            "advanced": {},
             "again": False,
             "tasks": 0,
             "epoch": 0,
@@ -126,11 +138,34 @@ class Offset:
             integer(fields, "tasks"),
             integer(fields, "epoch"),
             Decisions.from_json(nested(fields, "decided")) if "decided" in fields else NO_DECISIONS,
+            _integers_by_source(fields, "beats"),
+            {source: as_text(place, "advanced") for source, place in nested(fields, "advanced").items()},
         )
 
     def splits_done(self, source: str) -> int:
         """Return the number of splits of a source that have been read."""
         return self.done.get(source, 0)
+
+    def progress(self, source: str) -> SourceProgress:
+        """Return the progress of a source before the round, or after it with `again`, as if it had not ended."""
+        wall = {} if self.wall is None else self.wall.beats
+        beats = (known.get(source, NOTHING) for known in (wall, self.reported, self.beats))
+        recorded = self.beats.get(source, NOTHING)
+        return SourceProgress(None, self.high.get(source), beat=max(beats), recorded=recorded)
+
+    def after(self, seen: Mapping[str, Seen]) -> Offset:
+        """Return the offset with the progress of its round, so that the next one is due. seen: what the tasks of the
+        round observed."""
+        if self.again:
+            return self
+        high, beats = dict(self.high), dict(self.beats)
+        for name, source_seen in seen.items():
+            if name in high and source_seen.high is not None:
+                before = high[name]
+                high[name] = source_seen.high if before is None else max(source_seen.high, before)
+            if name in high and source_seen.beat is not None:
+                beats[name] = max(source_seen.beat, beats.get(name, NOTHING))
+        return replace(self, high=high, beats=beats, again=True)
 
     def planned(self) -> Offset:
         """Return the offset as the planner made it, without what a mark adds."""
@@ -142,10 +177,7 @@ class Offset:
         Args:
             idle: those of `sources` with an IDLE TIMEOUT.
         """
-        wall = self.wall
-        if wall is not None:
-            last_heard = {name: wall.heard.get(name, wall.now) if name in kept else wall.now for name in idle}
-            wall = WallClock(wall.now, last_heard, {name: beat for name, beat in wall.beats.items() if name in kept})
+        wall = None if self.wall is None else self.wall.of(kept, idle)
         return replace(
             self.planned(),
             done={name: self.splits_done(name) if name in kept else 0 for name in sources},
@@ -153,6 +185,8 @@ class Offset:
             ended=tuple(name for name in self.ended if name in kept),
             logs={name: log for name, log in self.logs.items() if name in kept},
             reported={name: tick for name, tick in self.reported.items() if name in kept},
+            beats={name: tick for name, tick in self.beats.items() if name in kept},
+            advanced={name: place for name, place in self.advanced.items() if name in kept},
             wall=wall,
         )
 
@@ -162,7 +196,8 @@ def _integers_by_source(fields: Document, name: str) -> dict[str, int]:
 
 
 def _wall_clock(fields: Document) -> WallClock:
-    return WallClock(integer(fields, "now"), _integers_by_source(fields, "heard"), _integers_by_source(fields, "beats"))
+    ticks = (_integers_by_source(fields, name) for name in ("heard", "beats", "promised"))
+    return WallClock(integer(fields, "now"), *ticks)
 
 
 def _log(fields: Document) -> LogOffset:

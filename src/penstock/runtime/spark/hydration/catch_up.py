@@ -483,10 +483,8 @@ class CatchUp:
 
     def _advance_to(self, offset: Offset) -> None:
         """Advance time to what the clock and the sources reported up to `offset`."""
-        beats = dict(offset.reported)
-        for name, tick in (offset.wall.beats if offset.wall is not None else {}).items():
-            beats[name] = max(tick, beats.get(name, tick))
-        own = {name: tick for name, tick in beats.items() if name in self.job.plan.sources}
+        beats = {name: offset.progress(name).beat for name in self.job.plan.sources}
+        own = {name: tick for name, tick in beats.items() if tick != NOTHING}
         for name, start in self._starting.items():
             high = offset.high.get(name)
             # What is retained need not have the largest timestamp; what is gone is not read.

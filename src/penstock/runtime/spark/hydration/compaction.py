@@ -39,7 +39,6 @@ from penstock.runtime.spark.retention import merging
 from penstock.runtime.spark.retention.compacted_updates import CompactedLog, CompactedUpdates
 from penstock.runtime.spark.retention.merging import MergedFile, files_to_merge, merged_file, put_in_place
 from penstock.runtime.spark.retention.retained_log import Pins, RetainedLog
-from penstock.runtime.spark.retention.retention import source_progress
 from penstock.settings import Settings
 from penstock.storage import storage
 
@@ -300,7 +299,7 @@ def foldable_until(relation: Source, intake: Intake, offset: Offset, retention: 
         retention: seconds that it stays behind the least heartbeat.
     """
     beats = [
-        source_progress(one.name, offset, offset.high.get(one.name)).heartbeat(one.slack)
+        offset.progress(one.name).heartbeat(one.slack)
         for one in intake.sources
         if one.domain == relation.domain and one.name not in offset.ended
     ]

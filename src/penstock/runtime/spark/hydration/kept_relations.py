@@ -28,7 +28,6 @@ from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.hydration.past_input import KnownPast
 from penstock.runtime.spark.hydration.update_reader import ReadStep, UpdateReader, UpdateSource
-from penstock.runtime.spark.retention.retention import source_progress
 
 #: Updates that are not folded while they are fewer.
 _FEW = 256
@@ -168,8 +167,7 @@ class KeptRelation:
 
     def _heartbeat(self, known: KnownPast) -> int:
         """Return the heartbeat of the relation, as if it had not ended: its last instant is never folded."""
-        name, offset = self.source.name, known.offset
-        return source_progress(name, offset, offset.high.get(name)).heartbeat(self.source.slack)
+        return known.offset.progress(self.source.name).heartbeat(self.source.slack)
 
     def _foldable(self, known: KnownPast) -> int:
         """Return up to which tick updates may be folded."""

@@ -30,7 +30,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.runtime.spark.checkpoint.epochs import OFFSET, Epoch, last_offset, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen, round_name
 from penstock.runtime.spark.checkpoint.offset import Offset
-from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
+from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
 from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.input.split_files import SplitFiles
@@ -184,7 +184,7 @@ class KnownPast:
         whole = tasks[0].high is None if tasks else self._is_unread(name)
         if whole and not splits:
             return PastStart()
-        if is_log or source.system_time or source.idle is not None:
+        if is_log or source.system_time or source.idle is not None or name in self.offset.advanced:
             return None
         skipped, high = _skipped(splits, bound if source.is_stream else None)
         return PastStart(splits[skipped:], high=high)
@@ -245,7 +245,9 @@ class KnownPast:
 
     def _splits_before(self, source: str, tasks: Sequence[ReadTask]) -> tuple[Split, ...]:
         splits = self.splits(source)
-        recorded = sum(len(task.splits) for task in tasks)
+        # Heartbeats that were posted beside the rows are no splits of the source.
+        beside = source in self.offset.advanced
+        recorded = sum(not beside or split.heartbeat is None for task in tasks for split in task.splits)
         return tuple(splits[: max(0, self.offset.splits_done(source) - recorded)])
 
 
@@ -257,10 +259,8 @@ def past_of_run(folder: Folder, epoch: Epoch) -> KnownPast:
 def delivered_part(folder: Folder, offset: Offset) -> Offset:
     """Return `offset` without its round if that is outstanding, with the largest timestamps up to there."""
     if offset.before is not None and offset.round > folder.delivered().round:
-        return replace(offset.before, high=offset.high, again=True)
-    if offset.again:
-        return offset
-    return replace(offset, high=highs_after(offset, folder.seen_in(round_name(offset.round))), again=True)
+        return replace(offset.before, high=offset.high, beats=offset.beats, again=True)
+    return offset if offset.again else offset.after(folder.seen_in(round_name(offset.round)))
 
 
 def tasks_of(known: ReadRound, source: str, births: Mapping[str, int]) -> list[ReadTask]:
@@ -357,5 +357,4 @@ def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> 
 
     if offset.round > folder.delivered().round and offset.before is not None:
         return replace(restricted(offset), before=restricted(offset.before))
-    highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
-    return replace(restricted(replace(offset, high=highs)), again=True)
+    return replace(restricted(offset.after(folder.seen_in(round_name(offset.round)))), again=True)

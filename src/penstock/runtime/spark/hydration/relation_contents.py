@@ -33,7 +33,6 @@ from penstock.runtime.spark.hydration.start_options import (
     has_content,
     heartbeat_at,
     is_posted,
-    progress_at,
 )
 from penstock.runtime.spark.hydration.update_reader import UpdateReader, bytes_of
 from penstock.runtime.spark.input.input_planner import ReadTask
@@ -214,7 +213,7 @@ class RelationContents:
             # Its past happens at τ0. That may be earlier than what is known, since a source began later.
             tick = max([heartbeat_at(plan.queries[group[0]], offset), *(one.folded for one in read.values())])
             tables = {name: self._tables[name] for name in plan.statics}
-            progress = {name: progress_at(name, offset) for name in plan.sources}
+            progress = {name: offset.progress(name) for name in plan.sources}
             packets: list[Packet] = []
             for name, relation in read.items():
                 if relation.first is not None:

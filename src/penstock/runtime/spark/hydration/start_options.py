@@ -23,7 +23,7 @@ from penstock.algebra.properties.need import (
 )
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError, counted
-from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
+from penstock.physical.execution.progress import NOTHING, query_heartbeat, timed_sources
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of, plan_queries
 from penstock.runtime.live.starts import ALL_OF_ANOTHER, PastRead, StartOption, never_full, starts_by
@@ -144,7 +144,7 @@ def _held(query: Query, known: KnownPast, lost: Mapping[str, int], ticks: ReadTi
     sources = timed_sources(query.root)
 
     def held(name: str) -> Ticks:
-        beat = progress_at(name, known.offset).heartbeat(sources[name].slack)
+        beat = known.offset.progress(name).heartbeat(sources[name].slack)
         return known.retained_ticks(sources[name], lost[name], beat, ticks)
 
     return held
@@ -174,14 +174,7 @@ def with_waits(
 def heartbeat_at(query: Query, offset: Offset) -> int:
     """Return the heartbeat of a query whose sources have been read up to `offset`, or an earlier one."""
     sources = timed_sources(query.root)
-    return query_heartbeat(query.root, sources, {name: progress_at(name, offset) for name in sources}, drain=False)
-
-
-def progress_at(source: str, offset: Offset) -> SourceProgress:
-    """Return the progress of a source that has been read up to `offset`, as if it had not ended."""
-    wall = offset.wall.beats if offset.wall is not None else {}
-    beat = max(wall.get(source, NOTHING), offset.reported.get(source, NOTHING))
-    return SourceProgress(None, offset.high.get(source), beat=beat)
+    return query_heartbeat(query.root, sources, {name: offset.progress(name) for name in sources}, drain=False)
 
 
 def not_kept(starts: Mapping[str, Start], plan: Plan, missing: Mapping[str, Source]) -> PenstockError:

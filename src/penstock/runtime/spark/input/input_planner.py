@@ -1,11 +1,12 @@
 """Plan what each round of a job reads: splits of all sources, chosen by timestamp and bytes, determined by the offset.
 
-The offset of a round (`checkpoint/offset.py`) holds, per source, the number of splits done and the largest timestamp
-seen before the round, the wall-clock time when it was planned (SYSTEM TIME, IDLE TIMEOUT) and the times that sources
-reported of themselves, so that a replay after a crash reads the same splits with the same knowledge. Of a log it holds
-the split itself and the positions from which to continue, which the tasks of the round report. With `again`, with which
-an epoch begins, it includes the largest timestamps of the round too, and a round is due even if there is nothing to
-read. The source that is furthest behind in event time is read first, so that no rows accumulate waiting for it.
+The offset of a round (`checkpoint/offset.py`) holds, per source, the number of splits done, the largest timestamp and
+the heartbeat seen before the round, the heartbeats that were posted beside its rows, the wall-clock time when it was
+planned (SYSTEM TIME, IDLE TIMEOUT) and the times that sources reported of themselves, so that a replay after a crash
+reads the same splits with the same knowledge. Of a log it holds the split itself and the positions from which to
+continue, which the tasks of the round report. With `again`, with which an epoch begins, it includes the largest
+timestamps of the round too, and a round is due even if there is nothing to read. The source that is furthest behind in
+event time is read first, so that no rows accumulate waiting for it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from penstock.connectors.sources import open_source
 from penstock.events import log_event, logger_of
 from penstock.physical.decisions import Decide, Decisions
 from penstock.physical.execution.portions import with_portions
-from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, chunks_of, round_name
@@ -32,6 +33,7 @@ from penstock.runtime.spark.checkpoint.offset import LogOffset, Offset
 from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.look_schedule import SELDOM, Gathering, Looks
+from penstock.runtime.spark.input.posted_heartbeats import PostedHeartbeats
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.storage.documents import Document
 from penstock.storage.seals import damaged
@@ -123,8 +125,9 @@ class ReadTask:
         high: the largest timestamp of the source before them.
         ended: sources that end with this round.
         now: the stamp of a SYSTEM TIME source.
-        beat: the heartbeat of the source from the clock or its own report, in ticks.
-        beats: such heartbeats of every source.
+        beat: the heartbeat of the source from the clock, its own report or records before them, in ticks.
+        recorded: that from records alone.
+        beats: heartbeats of every source from the clock or its own report.
         decided: what was decided before the round, as JSON; in its first task.
     """
 
@@ -136,6 +139,7 @@ class ReadTask:
     ended: tuple[str, ...] = ()
     now: int | None = None
     beat: int | None = None
+    recorded: int | None = None
     beats: tuple[tuple[str, int], ...] = ()
     decided: Document = field(default_factory=dict)
 
@@ -171,6 +175,7 @@ class InputPlanner:
         self._sources = {source.name: SourceState(source, open_source(source)) for source in intake.sources}
         self._clock = clock
         self._looks = {name: Looks(state.connector.look_every, timer) for name, state in self._sources.items()}
+        self._heartbeats = PostedHeartbeats(intake.heartbeats, timer)
         self._gathering = Gathering(timer)
         #: Decides what stands in the offset of the next round beside its input (`physical/decisions.py`).
         self.decide: Decide = decide or _as_before
@@ -271,23 +276,40 @@ class InputPlanner:
         if not at_once and self._gathers(start, seconds):
             return start
         stretches = self._log_stretches(start, seen, limit)
-        high = highs_after(start, seen)
+        after = start.after(seen)
+        high = after.high
+        advanced = self._heartbeats.next(start.advanced)
         done = self._choose(start, high, limit, stretches)
         ended = self._ended(start, done, stretches)
         reported = self._reported(start, done)
         unchanged = done == start.done and ended == start.ended and start.round > 0 and not start.again
-        unchanged = unchanged and reported == start.reported and not behind
-        wall = self._next_wall_clock(start, high, ended) if self._uses_wall_clock else None
+        unchanged = unchanged and reported == start.reported and advanced == start.advanced and not behind
+        chosen = [name for name in self._sources if done[name] > start.splits_done(name)]
+        heard = {*chosen, *(name for name, last in advanced.items() if last != start.advanced.get(name))}
+        wall = self._next_wall_clock(start, after, ended, heard) if self._uses_wall_clock else None
         if unchanged and (wall is None or not self._worth_a_round(start, wall, high)):
             return start
-        chosen = [name for name in self._sources if done[name] > start.splits_done(name)]
         read = sum(s.split.bytes for name, s in stretches.items() if s.split and name in chosen)
         read += sum(self._split_bytes(name, start.splits_done(name), done[name]) for name in chosen)
         logs = self._logs(start, chosen, stretches)
-        wall = wall.spoken(chosen) if wall is not None else None
+        wall = wall.spoken(heard) if wall is not None else None
         pace = self._intake.pace
         decided = with_portions(self.decide(start.decided), pace.queries, pace.max_answer_bytes)
-        return Offset(start.round + 1, done, high, ended, limit, read, logs, reported, wall, decided=decided)
+        beats = after.beats
+        return Offset(
+            start.round + 1,
+            done,
+            high,
+            ended,
+            limit,
+            read,
+            logs,
+            reported,
+            wall,
+            decided=decided,
+            beats=beats,
+            advanced=advanced,
+        )
 
     def _reported(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
         """Return the heartbeats that sources report of their own time, for those whose known splits are all read."""
@@ -310,19 +332,29 @@ class InputPlanner:
     def _uses_wall_clock(self) -> bool:
         return uses_wall_clock(state.source for state in self._sources.values())
 
-    def _next_wall_clock(self, start: Offset, high: Mapping[str, int | None], ended: Sequence[str]) -> WallClock:
-        """Return the wall clock for the round after `start`."""
+    def _next_wall_clock(self, start: Offset, after: Offset, ended: Sequence[str], heard: Collection[str]) -> WallClock:
+        """Return the wall clock for the round after `start`.
+
+        Args:
+            after: `start` with the progress of its round.
+            ended: sources that have ended.
+            heard: those of which the round reads records.
+        """
         now = self._clock()
         sources = {**self._intake.frames, **{name: state.source for name, state in self._sources.items()}}
-        progress = {n: SourceProgress(None, high.get(n), n in start.ended) for n in self._sources}
+        progress = {
+            name: SourceProgress(None, after.high.get(name), name in start.ended, beat, beat)
+            for name in self._sources
+            for beat in (after.beats.get(name, NOTHING),)
+        }
         progress |= self._frame_progress()
         before = begin(sources.values(), now) if start.wall is None else start.wall
-        return advance(before, now, sources, self._intake.peers, progress, ended)
+        return advance(before, now, sources, self._intake.peers, progress, ended, heard)
 
     def _worth_a_round(self, start: Offset, wall: WallClock, high: Mapping[str, int | None]) -> bool:
         """Return whether a round without rows has an effect: a source became or ceased to be idle, or the time of a
-        SYSTEM TIME stream advanced far enough. Of a source that no query reads it has one where its last element is not
-        final yet: one-time queries read what is.
+        SYSTEM TIME stream, or of a silent one that goes on by the clock, advanced far enough. Of a source that no query
+        reads it has one where its last element is not final yet: one-time queries read what is.
 
         Args:
             high: the largest timestamps up to `start`.
@@ -335,17 +367,21 @@ class InputPlanner:
                 for name, beat in wall.beats.items()
             )
         unread = self._intake.unread
+        if any(state.source.idle_advances and _moved(n, before, wall) for n, state in self._sources.items()):
+            return False  # with it go the sources that are idle beside it
         event_time_sources = (
             n for n, state in self._sources.items() if not state.source.system_time and n not in unread
         )
-        return any(wall.beats.get(name) != before.beats.get(name) for name in event_time_sources)
+        return any(_moved(name, before, wall) for name in event_time_sources)
 
     def _frame_progress(self) -> dict[str, SourceProgress]:
         """Return the progress of the DataFrame sources, which Spark reads."""
         progress: dict[str, SourceProgress] = {}
         for round_ in (r for r in self._folder.rounds() if r.startswith("b")):
             for name, seen in self._folder.read_seen(round_).items():
-                progress[name] = progress.get(name, SourceProgress()).merge(SourceProgress(None, seen.high))
+                progress[name] = progress.get(name, SourceProgress()).merge(
+                    SourceProgress(None, seen.high, False, *(() if seen.beat is None else (seen.beat, seen.beat)))
+                )
         return progress
 
     def pieces(self, start: Offset, end: Offset) -> list[ReadTask]:
@@ -363,12 +399,17 @@ class InputPlanner:
                 split = end.logs[name].split if end.done[name] > first else None
                 unread = [] if split is None else [split]
             high = end.high[name]
-            parallel = state.in_parallel(unread, high)
+            heartbeats = self._heartbeats.splits(name, start.advanced, end.advanced)
+            parallel = not heartbeats and state.in_parallel(unread, high)
+            unread = [*heartbeats, *unread]
             for task_splits in chunks_of(unread, self._intake.parallelism if parallel else 1) if unread else ():
                 now = wall.now if state.source.system_time else None
                 # A heartbeat reported before applies to the rows of this round; one reported now follows them.
-                beat = max((b for b in (wall.beats.get(name), before.get(name)) if b is not None), default=None)
-                tasks.append(ReadTask(number, len(tasks), name, tuple(task_splits), high, (), now, beat))
+                known = (wall.beats.get(name), before.get(name), end.beats.get(name))
+                beat = max((b for b in known if b is not None), default=None)
+                tasks.append(
+                    ReadTask(number, len(tasks), name, tuple(task_splits), high, (), now, beat, end.beats.get(name))
+                )
                 highs = [s.high for s in task_splits if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
         if not tasks:
@@ -479,6 +520,7 @@ class InputPlanner:
             self._delivered_offsets.append(start)
         while len(self._delivered_offsets) > _KEPT:
             oldest = self._delivered_offsets.popleft()
+            self._heartbeats.forget(oldest.advanced)
             for name, state in self._sources.items():
                 done = oldest.splits_done(name)
                 first = self._forgotten_splits.get(name, 0)
@@ -551,18 +593,9 @@ def _is_final(high: int | None, beat: int, earlier: int | None) -> bool:
     return high is not None and (earlier is None or earlier < high) and high <= beat
 
 
-def highs_after(offset: Offset, seen: Mapping[str, Seen]) -> dict[str, int | None]:
-    """Return the largest timestamps of the sources up to and including the round of `offset`. seen: what its tasks
-    observed.
-    """
-    highs = dict(offset.high)
-    if offset.again:
-        return highs
-    for name, source_seen in seen.items():
-        if name in highs and source_seen.high is not None:
-            high = highs[name]
-            highs[name] = source_seen.high if high is None else max(source_seen.high, high)
-    return highs
+def _moved(name: str, before: WallClock, now: WallClock) -> bool:
+    """Return whether the clock has set another heartbeat of a source."""
+    return now.beats.get(name) != before.beats.get(name)
 
 
 def _as_before(decided: Decisions) -> Decisions:

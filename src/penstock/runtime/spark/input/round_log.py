@@ -27,7 +27,7 @@ from penstock.runtime.spark.checkpoint.offset import Offset
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.input import source_log
-from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
+from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
 from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.round_history import RoundHistory
 from penstock.runtime.spark.input.task_files import file_name, file_text, load_read_tasks, shared_files
@@ -125,7 +125,7 @@ class RoundLog:
         self._has_run = reached is not None and reached.round <= self._delivered_round
         if not self._has_run and self._offset.round == self._delivered_round:
             # Changes wait for the first round of the epoch, which comes without input too.
-            self._offset = replace(self._offset, high=self._highs_delivered(), again=True)
+            self._offset = self._with_progress(self._offset)
         #: When that was delivered, in seconds since 1970; None where another process did it.
         self.delivered_at: float | None = None
         #: Whether all sources had ended with the round delivered last.
@@ -184,7 +184,7 @@ class RoundLog:
                 self._has_run = True
                 self.delivered_at = time.time()
                 self._round_seconds, self._answer_bytes, self._is_behind = seconds, answers, behind
-                self._retention.delivered(number, self._offset, highs_after(self._offset, seen))
+                self._retention.delivered(number, self._offset.after(seen))
                 self._state_changed.notify_all()
         self._advance()
         storage().remove_tree(self._folder_of(number - _KEPT))
@@ -216,7 +216,7 @@ class RoundLog:
     def _retain(self) -> None:
         """Begin to retain the streams of the present epoch, unless that is done."""
         if self._unretained is not None:
-            self._retention.begin(self._unretained, self._highs_delivered())
+            self._retention.begin(self._unretained, self._with_progress(self._offset).high)
             self._unretained = None
 
     def _change(self, begin: Callable[[], RoundChange | None], after_failure: bool) -> None:
@@ -250,11 +250,12 @@ class RoundLog:
             self._planner.steer(pace)
             self._rate_control = pace
 
-    def _highs_delivered(self) -> dict[str, int | None]:
-        """Return the largest timestamps of the sources up to the round that was delivered last."""
-        if self._offset.round > self._delivered_round:
-            return dict(self._offset.high)
-        return highs_after(self._offset, self._folder.seen_in(round_name(self._offset.round)))
+    def _with_progress(self, offset: Offset) -> Offset:
+        """Return an offset with the progress of the sources up to the round that was delivered last."""
+        after = self._offset
+        if after.round <= self._delivered_round:
+            after = after.after(self._folder.seen_in(round_name(after.round)))
+        return replace(offset, high=dict(after.high), beats=dict(after.beats), again=True)
 
     def delivered_state(self, begin: Callable[[Offset, int], T], shown: int = -1) -> T:
         """Return what `begin` returns of the offset at which the round delivered last ended, its largest timestamps
@@ -269,7 +270,7 @@ class RoundLog:
             while self.outstanding and self._folder.delivered().batch < shown and not self._is_over:
                 self._state_changed.wait(_LOOK_EVERY)
             offset = self._before_outstanding() if self.outstanding else self._offset
-            delivered = replace(offset.planned(), high=self._highs_delivered(), again=True)
+            delivered = self._with_progress(offset.planned())
             return begin(delivered, self._folder.delivered().batch)
 
     def splits(self, file: str) -> KnownSplits | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.execution.progress import NOTHING
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.checkpoint.offset import Offset
@@ -13,12 +13,6 @@ from penstock.storage import storage
 
 #: Rounds between two looks for files that are too old.
 _EVERY = 16
-
-
-def source_progress(name: str, offset: Offset, high: int | None) -> SourceProgress:
-    """Return the progress of a source that has been read up to `offset`. high: its largest timestamp up to there."""
-    wall = offset.wall.beats if offset.wall is not None else {}
-    return SourceProgress(None, high, beat=max(wall.get(name, NOTHING), offset.reported.get(name, NOTHING)))
 
 
 class Retention:
@@ -62,12 +56,12 @@ class Retention:
         """Return whether no reader of the relation `file` needs what fewer compacted splits left (`Pins`)."""
         return self._pins.least(file, splits) == splits
 
-    def delivered(self, round_: int, offset: Offset, highs: Mapping[str, int | None]) -> None:
-        """Remove what is too old now and then, when the round of `offset` is delivered."""
+    def delivered(self, round_: int, offset: Offset) -> None:
+        """Remove what is too old now and then, when a round is delivered. offset: with its progress."""
         if round_ % _EVERY:
             return
         for name, (log, retain, slack) in self._logs.items():
-            heartbeat = source_progress(name, offset, highs.get(name)).heartbeat(slack)
+            heartbeat = offset.progress(name).heartbeat(slack)
             if heartbeat == NOTHING:
                 continue
             until = self._pins.least(log.place.name, heartbeat - retain)

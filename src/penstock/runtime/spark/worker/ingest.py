@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
-from penstock.connectors.sources import is_rereadable, open_source
+from penstock.connectors.sources import is_rereadable, open_source, read_split
 from penstock.expressions.values.shown import shown_row
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter
 from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.execution.flow_counts import TappedPort, tapped_ports
-from penstock.physical.execution.ingest import StampedRows, read_columns, stamp
+from penstock.physical.execution.ingest import TOO_FAR_AHEAD, StampedRows, after_heartbeat, read_columns, stamp
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.step_failures import StepFailures
 from penstock.runtime.monitoring.reports import IngestReport
@@ -50,7 +51,7 @@ class Ingest:
     """Work on one read task of one source.
 
     Args:
-        high, beat: the largest timestamp and the heartbeat of the source before it.
+        high, beat, recorded: the largest timestamp and the heartbeat of the source before it; that of records alone.
         task: the number of the task in its round.
         now: the stamp of SYSTEM TIME.
         retained: receives the elements that the stream retains; None where it retains none.
@@ -65,6 +66,7 @@ class Ingest:
         task: int,
         now: int | None = None,
         beat: int | None = None,
+        recorded: int | None = None,
         retained: RetainedWriter | None = None,
     ) -> None:
         self._job = job
@@ -77,12 +79,19 @@ class Ingest:
         retained_positions = () if retained is None else retained.columns
         self._stamped_columns = tuple(sorted({*self._executor.columns, *retained_positions}))
         self.columns = read_columns(source, self._stamped_columns)
-        self.progress = SourceProgress(None, high, beat=NOTHING if beat is None else beat)
-        self.seen = Seen(high)
+        known = (NOTHING if tick is None else tick for tick in (beat, recorded))
+        self.progress = SourceProgress(None, high, False, *known)
+        self._seen = Seen(high)
         self.letters: list[DeadLetter] = []
         self.watch = Stopwatch()
         self._task = task
         self._router = ExchangeRouter(job.shards)
+
+    @property
+    def seen(self) -> Seen:
+        """Return what has been observed so far."""
+        recorded = self.progress.recorded
+        return replace(self._seen, beat=None if recorded == NOTHING else recorded)
 
     def tap(self, taps: Collection[TappedPort]) -> None:
         """Keep rows of some edges for the report."""
@@ -94,6 +103,9 @@ class Ingest:
             self._take(parsed, origin)
 
     def _take(self, parsed: ParsedRecords, origin: str) -> None:
+        if parsed.heartbeat is not None:
+            self._advance(parsed.heartbeat, origin)
+            return
         if parsed.skipped is not None:
             with self.watch.phase("read"):
                 skipped_progress = progress_after(self._source, parsed.skipped, self.progress, self._now)
@@ -104,19 +116,19 @@ class Ingest:
             rows, after = skipped_progress
             self._note_jump(after)
             self.progress = after
-            self.seen.rows += rows
-            self.seen.passed += rows
-            self.seen.high = self.progress.high
+            self._seen.rows += rows
+            self._seen.passed += rows
+            self._seen.high = self.progress.high
         for rejected in parsed.rejected:
             self._reject(DeadLetter.of(rejected), rejected)
-        self.seen.rows += len(parsed.rejected) + parsed.batch.num_rows
-        self.seen.positions |= parsed.positions or {}
+        self._seen.rows += len(parsed.rejected) + parsed.batch.num_rows
+        self._seen.positions |= parsed.positions or {}
         if not parsed.batch.num_rows:
             return
         stamped = stamp(self._source, parsed.batch, self.columns, self._stamped_columns, self.progress, self._now)
-        self.seen.jump = max(self.seen.jump, stamped.jump)
+        self._seen.jump = max(self._seen.jump, stamped.jump)
         self.progress = self.progress.merge(stamped.progress)
-        self.seen.high = self.progress.high
+        self._seen.high = self.progress.high
         self._record_rejections(stamped, parsed, origin)
         if self._retained is not None:
             self._retained.add(self._with_columns(stamped.elements, self._retained.columns))
@@ -124,6 +136,15 @@ class Ingest:
             result = self._executor.run(self._with_columns(stamped.elements, self._executor.columns))
         with self.watch.phase("exchange"):
             self._router.post(result, self._task)
+
+    def _advance(self, tick: int, origin: str) -> None:
+        """Take a heartbeat that is no row."""
+        after = after_heartbeat(self._source, tick, self.progress)
+        if after is None:
+            record = f"ADVANCE TO {tick if self._source.domain is None else self._source.domain.show(tick)}"
+            self._reject(DeadLetter(origin, None, record, TOO_FAR_AHEAD), Rejected(origin, None, record, TOO_FAR_AHEAD))
+        else:
+            self.progress = after
 
     def _with_columns(self, elements: Elements, columns: tuple[int, ...]) -> Elements:
         """Return stamped elements with the declared columns at `columns`."""
@@ -134,7 +155,7 @@ class Ingest:
     def _note_jump(self, after: SourceProgress) -> None:
         """Record the jump that skipped records may have made, to the least of their timestamps."""
         if self.progress.high is not None and after.first is not None:
-            self.seen.jump = max(self.seen.jump, after.first - self.progress.high)
+            self._seen.jump = max(self._seen.jump, after.first - self.progress.high)
 
     def row_packets(self) -> Iterator[Packet]:
         """Yield the packets of elements for the shards."""
@@ -158,8 +179,8 @@ class Ingest:
             record = shown_row(batch, position)[:1000]
             self._reject(DeadLetter(origin, line, record, reason), Rejected(origin, line, record, reason))
         if len(stamped.late):
-            self.seen.late += len(stamped.late)
-            self.seen.lag = max(self.seen.lag, int(stamped.lag.max()))
+            self._seen.late += len(stamped.late)
+            self._seen.lag = max(self._seen.lag, int(stamped.lag.max()))
             domain = self._source.domain
             late = stamped.late[: _MOST_LETTERS - len(self.letters)]
             for position, lag in zip(late.tolist(), stamped.lag.tolist(), strict=False):
@@ -171,7 +192,7 @@ class Ingest:
         if self._source.on_error is OnError.FAIL:
             raise as_error(rejected, self._source.name)
         kind = reason_kind(letter.reason)
-        self.seen.malformed[kind] = self.seen.malformed.get(kind, 0) + 1
+        self._seen.malformed[kind] = self._seen.malformed.get(kind, 0) + 1
         if self._source.on_error is OnError.DEAD_LETTER:
             self.letters.append(letter)
 
@@ -220,10 +241,10 @@ def _processed(
     predicate = job.plan.source_predicates.get(source.name) if source.retain is None else None
     connector = open_source(source, predicate)
     with _retained_writer(folder, job, source) or nullcontext() as retained:
-        ingest = Ingest(job, tables, source, task.high, task.task, task.now, task.beat, retained)
+        ingest = Ingest(job, tables, source, task.high, task.task, task.now, task.beat, task.recorded, retained)
         ingest.tap(published_taps(folder.root))
         for split in task.splits:
-            for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
+            for parsed in ingest.watch.through("read", read_split(connector, split, ingest.columns)):
                 ingest.take(parsed, split.path)
         yield from ingest.row_packets()
         if retained is not None:
@@ -280,13 +301,13 @@ def run_batches(
 ) -> Iterator[Packet]:
     """Yield the packets for rows that Spark reads: the micro-batch `batch` of a DataFrame source."""
     earlier = [r for r in folder.rounds() if r.startswith("b") and r < f"b{batch:09d}"]
-    high = None
+    high = beat = None
     for name in reversed(earlier):
         seen = folder.read_seen(name).get(source.name)
         if seen is not None:
-            high = seen.high
+            high, beat = seen.high, seen.beat
             break
-    ingest = Ingest(job, tables, source, high, 0)
+    ingest = Ingest(job, tables, source, high, 0, beat=beat, recorded=beat)
     for record_batch in batches:
         columns = [record_batch.column(source.columns[c].name) for c in ingest.columns]
         typed_columns = [_as_declared(a, source.columns[c].type) for a, c in zip(columns, ingest.columns, strict=True)]

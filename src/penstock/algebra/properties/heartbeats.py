@@ -1,0 +1,43 @@
+"""Heartbeats among the rows of a table or an Arrow file, where no column of the rows says so: of ADVANCE statements.
+
+They stand in the schema's metadata, so that they are written with the rows. Contract: they are in the order in which
+they came; a slice or a concatenation of tables has none, or wrong ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import pyarrow as pa
+
+_KEY = b"heartbeats"
+
+
+class PlacedHeartbeat(NamedTuple):
+    """A heartbeat of a stream: the rows before it, its tick, and its arrival by the wall clock, where that is known."""
+
+    rows: int
+    tick: int
+    arrival: int = 0
+
+
+def with_heartbeats(table: pa.Table, heartbeats: Sequence[PlacedHeartbeat]) -> pa.Table:
+    """Return the table with heartbeats between its rows."""
+    others = {key: value for key, value in (table.schema.metadata or {}).items() if key != _KEY}
+    more = {_KEY: json.dumps(heartbeats).encode()} if heartbeats else {}
+    return table.replace_schema_metadata({**others, **more} or None)
+
+
+def heartbeats_of(schema: pa.Schema) -> list[PlacedHeartbeat]:
+    """Return the heartbeats between the rows of a table or a file, by its schema."""
+    written = (schema.metadata or {}).get(_KEY)
+    return [] if written is None else [PlacedHeartbeat(*fields) for fields in json.loads(written)]
+
+
+def cut_at_heartbeats(schema: pa.Schema, rows: int) -> list[tuple[int, int]]:
+    """Return the first row of each piece of a table between its heartbeats, and the row behind its last one. rows:
+    those of the table."""
+    return list(pairwise(sorted({0, rows, *(one.rows for one in heartbeats_of(schema))})))
