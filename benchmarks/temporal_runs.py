@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from penstock.arrays import Records
 from penstock.shedding.accuracy import PeriodRows, coalesce, compare
 from penstock.shedding.contract import Shedding
 from penstock.shedding.hashing import VALUES, all_salted
-from penstock.shedding.layout import BEGIN_, END_, SLOT, Int64s
 from penstock.shedding.policies import POLICIES
 from penstock.shedding.shedder import ArrivingTuples, Shedder
 
@@ -62,9 +62,9 @@ def stream(experiment: Experiment, seed: int) -> ArrivingTuples:
     return ArrivingTuples(slots, ranks, begins, ends, begins, clocks, expires, np.ones(count, np.int64))
 
 
-def answer(rows: Int64s, least: int) -> PeriodRows:
+def answer(rows: Records, least: int) -> PeriodRows:
     """Return the stretches of entries that pass LENGTH >= least."""
-    return coalesce(PeriodRows(rows[:, SLOT], rows[:, BEGIN_], rows[:, END_])).at_least(least)
+    return coalesce(PeriodRows(rows["slot"], rows["begin"], rows["end"])).at_least(least)
 
 
 @dataclass(frozen=True)

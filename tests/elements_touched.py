@@ -43,11 +43,11 @@ seen: list[tuple[int, int, int]] = []
 
 
 class CountingTable(np.ndarray[Any, Any]):
-    """A table that counts how often a column of a row of it is read."""
+    """A table that counts how often a field of an element of it is read or written."""
 
     def __getitem__(self, at: Any) -> Any:
         global read
-        read += type(at) is tuple and not isinstance(at[0], slice)
+        read += isinstance(at, int | np.integer)
         return super().__getitem__(at)
 
 

@@ -25,7 +25,7 @@ LAYERS = (
     ("events", "temporary"),
     ("errors",),
     ("storage",),
-    ("quantities",),
+    ("quantities", "arrays"),
     (
         "types",
         "settings",
@@ -64,6 +64,7 @@ ONLY = {
         "connectors",
         "compilation",
         "quantities",
+        "arrays",
         "redaction",
         "events",
         "errors",
@@ -78,7 +79,7 @@ ONLY = {
     "runtime.java": {"errors"},
     "client": {"client", "errors", "notebook", "server_reports", "types"},
     "notebook": {"notebook"},
-    "shedding": {"shedding", "compilation", "figures"},
+    "shedding": {"shedding", "arrays", "compilation", "figures"},
 }
 
 #: Who may import only a part of a layer below: folder -> (the layer, what of it).
@@ -91,7 +92,7 @@ PARTS = {
 DOORS = {"pgwire"}
 
 #: What the oracle, and every module of `testing` it leans on, may import: it shares nothing with what it judges.
-ORACLE = {"deep_trees", "errors", "types", "tree", "expressions", "algebra"}
+ORACLE = {"arrays", "deep_trees", "errors", "types", "tree", "expressions", "algebra"}
 
 #: Third-party package -> the only folders or modules that may import it. Its types alone, for the type checker, may be
 #: named elsewhere: nothing is loaded.
@@ -278,6 +279,66 @@ def test_what_the_formatter_may_not_touch_is_a_table() -> None:
         others += [f"{module_name(path)}:{n}" for n in last if n not in literals]
     assert others == []
     assert 0 < found < 40
+
+
+#: How many errors of the type checker are ignored in `src` at most. Never raise it: give the function its types.
+IGNORED = 35
+IGNORE = re.compile(r"# type: ignore(?P<code>\[[a-z, -]+\])?(?P<reason>  # \S.*)?")
+
+
+def test_every_error_of_the_type_checker_that_is_ignored_has_its_code_and_a_reason() -> None:
+    found = [match for path in SOURCES for match in IGNORE.finditer(TEXTS[path])]
+    assert [match[0] for match in found if not (match["code"] and match["reason"])] == []
+    assert 0 < len(found) <= IGNORED
+
+
+#: How many compiled loops take more than ten parameters at most. Never raise it: take a tuple of arrays of records.
+LONG_LISTS = 24
+
+
+def test_few_compiled_loops_have_long_lists_of_parameters() -> None:
+    compiled = re.compile(r"\b(?:loop|loop_per_constant|compiled|njit|for_cells)\b")
+    found = [
+        f"{module_name(path)}.{node.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(TEXTS[path]))
+        if isinstance(node, ast.FunctionDef)
+        and any(compiled.search(ast.unparse(one)) for one in node.decorator_list)
+        and len(node.args.args) > 10
+    ]
+    assert "physical.operators.aggregates.running_sums.carry" in found
+    assert len(found) <= LONG_LISTS
+
+
+#: How often `Any` stands in what other rooms see at most. Never raise it: say the type, `object`, or a protocol.
+OPEN_TYPES = 81
+
+
+def test_few_types_are_open_across_rooms() -> None:
+    structure = _structure()
+    found = structure.modules()
+    assert len(structure.open_types(found, structure.import_graph(found))) <= OPEN_TYPES
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def f(a: Any, *b: list[Any]) -> int: ...\ndef g() -> dict[str, Any]: ...", ["f", "g"]),
+        (
+            "class C:\n    a: Any\n    _b: Any\n    def f(self) -> Any: ...\n    def _g(self) -> Any: ...",
+            ["C.a", "C.f"],
+        ),
+        ("def _f(a: Any) -> int: ...\nclass _C:\n    a: Any", []),
+        ("def f(a: object) -> int:\n    b: Any = a\n    return b", []),
+    ],
+)
+def test_an_open_type_is_noticed(source: str, names: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text(source, encoding="utf-8")
+    structure = _structure()
+    found, graph = {"penstock.a.m": path}, {"penstock.b.n": {"penstock.a.m"}, "penstock.a.m": set()}
+    assert [place.split()[1] for place in structure.open_types(found, graph)] == names
+    assert structure.open_types(found, {"penstock.a.n": {"penstock.a.m"}}) == []
 
 
 #: Folders of like things, a file each, that may be longer than others.

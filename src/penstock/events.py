@@ -19,7 +19,7 @@ def logger_of(layer: str) -> logging.Logger:
 
 
 def log_event(
-    logger: logging.Logger, level: int, event: str, message: str, trace: BaseException | None = None, **fields: Any
+    logger: logging.Logger, level: int, event: str, message: str, trace: BaseException | None = None, **fields: object
 ) -> None:
     """Log `event` with its message.
 

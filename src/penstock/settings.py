@@ -435,7 +435,7 @@ _SPARK = "spark."
 class Settings:
     """The values in force. Immutable: `with_value` returns changed settings."""
 
-    def __init__(self, values: Mapping[str, Any] | None = None, texts: Mapping[str, str] | None = None) -> None:
+    def __init__(self, values: Mapping[str, object] | None = None, texts: Mapping[str, str] | None = None) -> None:
         self._values = dict(values or {})
         self._texts = dict(texts or {})
 

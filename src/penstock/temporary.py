@@ -20,7 +20,7 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:  # no POSIX: nothing is locked, so nothing is swept
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # not on Windows
 
 #: The environment variable with the folder in which the workers of one of Spark's daemons find each other.
 WORKERS = "PENSTOCK_WORKERS"

@@ -15,51 +15,18 @@ from naive_preference_queue import NaiveElement, NaiveEntry, NaiveQueue
 from penstock.physical.elements import Elements
 from penstock.physical.synopses.preferences.layout import (
     ASC,
-    BASE,
-    BUDGET,
-    BY_AGE,
-    COST,
-    CURSOR,
-    DEPTHS,
     DESC,
-    DONE,
-    EAGER,
-    ENTRY_COLUMNS,
-    EVERY,
-    EXPIRED,
-    GRANT,
-    HIGH,
+    ENTRY,
     LOOKED_UP,
-    LOW,
-    MADE,
-    MADE_ENTRIES,
     ONE_UNIT,
-    ORDER,
     PARAMETERS,
     PER_TIME,
     PER_TUPLE,
-    QUEUE,
-    R_AT,
-    R_PARTNER,
-    R_SIDE,
-    R_X,
-    RACE,
-    RANK_COLUMNS,
-    RATES,
     REST,
-    SHED,
-    SORT,
     SPAN_BITS,
-    SPANS,
-    STAGE,
-    STRETCH,
-    TICKS,
-    UNITS_DONE,
-    WAITING,
     WAITS_LOOK_UP,
     WEIGHTED,
     WHOLE,
-    X,
 )
 from penstock.physical.synopses.preferences.machine import granularity
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
@@ -76,29 +43,29 @@ class Twin:
         self.rng = rng
         self.zones = rng.random() < 0.5
         self.single = not self.zones and rng.random() < 0.3
-        self.parameters = np.zeros(PARAMETERS, np.int64)
-        p = self.parameters
-        p[SORT] = rng.choice([DESC, ASC, WEIGHTED])
-        p[BUDGET] = rng.choice([PER_TUPLE, PER_TIME])
-        p[GRANT], p[TICKS] = rng.choice([(1, 1), (2, 1), (1, 3), (2, 3), (7, 5)])
-        if p[BUDGET] == PER_TUPLE:
-            p[GRANT], p[TICKS] = rng.choice([1, 2, 5]), 1
-        p[EAGER], p[QUEUE] = 1, rng.choice([3, 10, 1000])
-        p[BY_AGE] = rng.random() < 0.5
+        self.parameters = np.zeros(1, PARAMETERS)
+        p = self.parameters[0]
+        p["direction"] = rng.choice([DESC, ASC, WEIGHTED])
+        p["budget"] = rng.choice([PER_TUPLE, PER_TIME])
+        p["grant"], p["ticks"] = rng.choice([(1, 1), (2, 1), (1, 3), (2, 3), (7, 5)])
+        if p["budget"] == PER_TUPLE:
+            p["grant"], p["ticks"] = rng.choice([1, 2, 5]), 1
+        p["eager"], p["queue"] = 1, rng.choice([3, 10, 1000])
+        p["by_age"] = rng.random() < 0.5
         if rng.random() < 0.7:
-            p[EVERY], p[EVERY + 1] = rng.choice([(2, 2), (3, 5)]) if not p[BY_AGE] else (4, 4)
-        p[RATES : RATES + 2], p[DEPTHS : DEPTHS + 2] = RATE, DEPTH
-        self.fade = rng.choice([0.8, 0.5])
+            p["every"] = rng.choice([(2, 2), (3, 5)]) if not p["by_age"] else (4, 4)
+        p["rates"], p["depths"] = RATE, DEPTH
+        p["fade"] = rng.choice([0.8, 0.5])
         self.lengths = [rng.choice([4, 11, 30]) for _ in range(2)]
-        rate = Fraction(int(p[GRANT]), int(p[TICKS])) if p[BUDGET] == PER_TIME else None
+        rate = Fraction(int(p["grant"]), int(p["ticks"])) if p["budget"] == PER_TIME else None
         self.plain = NaiveQueue(
-            int(p[SORT]),
-            self.fade,
-            (int(p[EVERY]), int(p[EVERY + 1])),
-            bool(p[BY_AGE]),
-            int(p[GRANT]),
+            int(p["direction"]),
+            float(p["fade"]),
+            tuple(p["every"].tolist()),
+            bool(p["by_age"]),
+            int(p["grant"]),
             rate,
-            int(p[QUEUE]),
+            int(p["queue"]),
             DEPTH,
             lambda stretch, now: granularity(stretch, now, RATE, DEPTH),
         )
@@ -109,7 +76,7 @@ class Twin:
 
     def new_queue(self) -> None:
         self.sides = tuple(NumberedElements([0], lambda e: np.asarray(e.columns[0].is_valid())) for _ in range(2))
-        self.queue = WaitingEntries(self.parameters, self.fade, self.sides)  # type: ignore[arg-type]
+        self.queue = WaitingEntries(self.parameters, self.sides)  # type: ignore[arg-type]
 
     def reload(self) -> None:
         saved = [one.snapshot() for one in (*self.sides, self.queue)]
@@ -135,7 +102,7 @@ class Twin:
             )  # fmt: skip
             words.append(self.sides[side].add(added))
         at_words = [0, 0]
-        by_instant: dict[int, list[tuple[list[int], list[float], NaiveEntry]]] = defaultdict(list)
+        by_instant: dict[int, list[tuple[np.void, NaiveEntry]]] = defaultdict(list)
         paying: dict[int, int] = defaultdict(int)
         for side, bound, e in fresh:
             word = words[side][at_words[side]]
@@ -156,22 +123,21 @@ class Twin:
             np.array([paying[at] for at in instants], np.int64),
         )
         new = NewEntries(
-            np.array([r[0] for r in rows], np.int64).reshape(-1, ENTRY_COLUMNS),
-            np.array([r[1] for r in rows], np.float64).reshape(-1, RANK_COLUMNS),
+            np.array([r[0] for r in rows], ENTRY),
             np.array(self.left_out, np.int64).reshape(-1, 2),
         )
         for done in self.queue.run(given, new, heartbeat):
-            self.results += [tuple(map(int, row)) for row in done.integers[:, [R_SIDE, R_X, R_PARTNER, R_AT]]]
+            self.results += done.rows[["side", "x", "partner", "at"]].tolist()
         self.queue.expire(heartbeat + 1)
         for side in self.sides:
             side.expire(heartbeat + 1)
         for at in instants:
             self.plain.between(at - 1)
-            self.plain.instant(at, [entry for _, _, entry in by_instant[at]], paying[at])
+            self.plain.instant(at, [entry for _, entry in by_instant[at]], paying[at])
         self.plain.between(heartbeat)
-        self.plain.begin(heartbeat + 1) if not self.parameters[EVERY] else None
+        self.plain.begin(heartbeat + 1) if not self.parameters["every"][0, 0] else None
 
-    def _entries(self, x: NaiveElement, bound: int, start: int) -> list[tuple[list[int], list[float], NaiveEntry]]:
+    def _entries(self, x: NaiveElement, bound: int, start: int) -> list[tuple[np.void, NaiveEntry]]:
         rng = self.rng
         equal = [c for c in reversed(self.elements[1 - x.side][:bound]) if c.key == x.key and c.exp > x.ts]
         made = []
@@ -182,7 +148,7 @@ class Twin:
             cuts = sorted({rng.randrange(bound + 1) for _ in range(3)}) if bound else []
             zones = [(a, b) for a, b in pairwise(cuts) if rng.random() < 0.6]
             for a, b in zones:
-                stretch = self.elements[1 - x.side][a].ts // int(self.parameters[EVERY + 1 - x.side] or 1)
+                stretch = self.elements[1 - x.side][a].ts // int(self.parameters["every"][0, 1 - x.side] or 1)
                 parts.append((stretch, a, b, 0, [c for c in equal if a <= c.number < b]))
             rest = [c for c in equal if not any(a <= c.number < b for a, b in zones)]
             spans = len(self.left_out) << SPAN_BITS | len(zones)
@@ -194,26 +160,26 @@ class Twin:
             base = rng.choice([0.0, 1.0, 2.5, 2.5, -1.0, float("nan"), float("inf")])
             cost = rng.choice([1.0, 4.0])
             race = rng.random() * cost
-            integers, ranks = [0] * ENTRY_COLUMNS, [0.0] * RANK_COLUMNS
-            integers[X], integers[ORDER], integers[LOW], integers[HIGH] = x.number, 2 * x.order + x.side, low, high
-            integers[CURSOR] = low if self.single else start
-            integers[STRETCH], integers[SPANS], integers[MADE] = stretch, spans, x.ts
-            integers[STAGE] = ONE_UNIT if self.single else WAITS_LOOK_UP
-            ranks[BASE], ranks[RACE], ranks[COST] = base, race, cost
+            row = np.zeros(1, ENTRY)[0]
+            row["x"], row["order"], row["low"], row["high"] = x.number, 2 * x.order + x.side, low, high
+            row["cursor"] = low if self.single else start
+            row["stretch"], row["spans"], row["made"] = stretch, spans, x.ts
+            row["stage"] = ONE_UNIT if self.single else WAITS_LOOK_UP
+            row["product"], row["race"], row["cost"] = base, race, cost
             newness = -1 if stretch == REST else low
             zone = None if stretch == WHOLE else -1 if stretch == REST else stretch
             entry = NaiveEntry(x, list(left), int(self.single), base, race, newness, zone, bool(left))
-            made.append((integers, ranks, entry))
+            made.append((row, entry))
         return made
 
     def check(self) -> None:
         assert self.results == self.plain.results
-        waiting = self.queue.number(WAITING)
-        assert self.queue.number(DONE) == self.plain.counts["done"]
-        assert self.queue.number(SHED) == self.plain.counts["shed"]
-        assert self.queue.number(UNITS_DONE) == self.plain.counts["units"]
-        accounted = sum(map(self.queue.number, (DONE, EXPIRED, SHED))) + waiting
-        assert self.queue.number(MADE_ENTRIES) == accounted
+        waiting = self.queue.number("waiting")
+        assert self.queue.number("done") == self.plain.counts["done"]
+        assert self.queue.number("shed") == self.plain.counts["shed"]
+        assert self.queue.number("units_done") == self.plain.counts["units"]
+        accounted = sum(map(self.queue.number, ("done", "expired", "shed"))) + waiting
+        assert self.queue.number("made_entries") == accounted
 
 
 @pytest.mark.spread(6)
@@ -235,7 +201,7 @@ def test_units_are_done_in_the_same_order_as_by_a_plain_list(seed: int) -> None:
         twin.check()
     twin.round([], now + 100)
     twin.check()
-    assert twin.queue.number(WAITING) == 0
+    assert twin.queue.number("waiting") == 0
 
 
 def test_that_the_cases_reach_what_matters() -> None:
@@ -246,6 +212,6 @@ def test_that_the_cases_reach_what_matters() -> None:
         twin = Twin(rng)
         arrivals = sorted((rng.randrange(40), rng.randrange(2), rng.randrange(3)) for _ in range(60))
         twin.round(arrivals, 100)
-        totals += [len(twin.results), twin.queue.number(EXPIRED), twin.queue.number(SHED)]
+        totals += [len(twin.results), twin.queue.number("expired"), twin.queue.number("shed")]
         at_once += twin.plain.counts["at once"]
     assert (totals > 50).all() and at_once > 20, (totals, at_once)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.arrays import Records
 from penstock.shedding.contract import Shedding
-from penstock.shedding.layout import BEGIN_, DROPPED, END_, NUMBER, RANK, Int64s
 from penstock.shedding.policies import POLICIES
 from penstock.shedding.shedder import ArrivingTuples, Shedder
 from penstock.testing.approximation.shedding import NaiveShedding, salted
@@ -93,23 +93,23 @@ def check_case(case: SheddingCase, seed: int, changes: float = 0.0) -> int:
             threshold, budget = draw.choice([rank for _, rank, *_ in case.rows]), draw.choice([0, 1, 4, 10, 30])
             machine.set_budget(budget)
             naive.budget = budget
-            found += machine.refuse(threshold, clock, ts)[:, DROPPED].tolist()
+            found += machine.refuse(threshold, clock, ts)["number"].tolist()
             expected += [t.number for t in naive.refuse(threshold, clock)]
         step = draw.choice([1, stop - start])
         for k in range(start, stop, step):
-            found += machine.arrive(case.arrivals(k, min(stop, k + step))).drops[:, DROPPED].tolist()
+            found += machine.arrive(case.arrivals(k, min(stop, k + step))).drops["number"].tolist()
             assert machine.held <= naive.budget
         for _, rank, begin, end, ts, clock, expires, weight in case.rows[start:stop]:
             dropped = naive.arrive(rank, (begin, end), ts, expires, clock, weight)
             expected += [t.number for t in dropped]
         assert found == expected
-        assert sorted(machine.rows()[:, NUMBER].tolist()) == sorted(t.number for t in naive.held)
-        assert sorted(machine.sample_rows()[:, NUMBER].tolist()) == sorted(t.number for t in naive.sampled)
+        assert sorted(machine.rows()["number"].tolist()) == sorted(t.number for t in naive.held)
+        assert sorted(machine.sample_rows()["number"].tolist()) == sorted(t.number for t in naive.sampled)
         assert (machine.extraneous, machine.vanished) == (naive.extraneous, naive.vanished)
         total += len(found)
     return total
 
 
-def periods(rows: Int64s) -> list[tuple[int, tuple[int, int]]]:
+def periods(rows: Records) -> list[tuple[int, tuple[int, int]]]:
     """Return entries as (value, period)."""
-    return [(rank, (begin, end)) for rank, begin, end in rows[:, (RANK, BEGIN_, END_)].tolist()]
+    return [(rank, (begin, end)) for rank, begin, end in rows[["rank", "begin", "end"]].tolist()]

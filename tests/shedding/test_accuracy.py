@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 from naive_cases import random_case
 
+from penstock.arrays import Records
 from penstock.shedding.accuracy import PeriodRows, coalesce, compare, coverage_at_least, estimate
 from penstock.shedding.contract import Shedding
 from penstock.shedding.hashing import SAMPLES, all_salted
-from penstock.shedding.layout import BEGIN_, END_, RANK, Int64s
+from penstock.shedding.layout import DROP
 from penstock.shedding.ledger import Ledger
 from penstock.shedding.policies import POLICIES
 from penstock.shedding.shedder import ArrivingTuples, Shedder
 from penstock.testing.approximation.shedding import accuracy, coalesced, salted
 
 
-def rows_of(entries: Int64s) -> PeriodRows:
-    return coalesce(PeriodRows(entries[:, RANK], entries[:, BEGIN_], entries[:, END_]))
+def rows_of(entries: Records) -> PeriodRows:
+    return coalesce(PeriodRows(entries["rank"], entries["begin"], entries["end"]))
 
 
 def as_pairs(rows: PeriodRows) -> list[tuple[object, tuple[int, int]]]:
@@ -91,7 +92,7 @@ def test_the_ledger_is_an_upper_bound_whatever_the_times() -> None:
         clock += draw.choice([0, 1, 5, 1000])
         expires = draw.choice([clock + draw.randrange(1, 50), clock + draw.randrange(1, 10**7), 2**62])
         ticks = draw.randrange(1, 9)
-        ledger.add(np.array([[0, clock, ticks, expires, 0, 9, 0, 7]], np.int64), clock)
+        ledger.add(np.array([(0, clock, ticks, expires, 0, 9, 0, 7)], DROP), clock)
         live = [one for one in live if one[0] > clock] + [(expires, ticks)]
         assert ledger.live >= len(live) and ledger.weight == 7 * ledger.live
         assert ledger.lost(clock) >= sum(t for _, t in live)
@@ -101,7 +102,7 @@ def test_the_ledger_is_an_upper_bound_whatever_the_times() -> None:
 
 def test_the_ledger_is_empty_when_all_has_left() -> None:
     ledger = Ledger(2**62)
-    ledger.add(np.array([[0, 5, 3, 100, 0, 9, 0, 7], [1, 5, 3, 7, 0, 9, 0, 7]], np.int64), 5)
+    ledger.add(np.array([(0, 5, 3, 100, 0, 9, 0, 7), (1, 5, 3, 7, 0, 9, 0, 7)], DROP), 5)
     assert (ledger.live, ledger.lost(5)) == (2, 6)
     ledger.pass_to(10**6)
     assert (ledger.live, ledger.lost(10**6)) == (0, 0)

@@ -6,12 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from penstock.arrays import Int64s
 from penstock.expressions.sampling.estimates import Estimated, estimates, half_widths
 from penstock.expressions.sampling.inclusion import unpacked
 from penstock.physical.operators.temporal.stretch_budget import records_of
 from penstock.shedding.contract import Shedding
 from penstock.shedding.hashing import FallingThresholds
-from penstock.shedding.layout import NEVER, Int64s
+from penstock.shedding.layout import NEVER
 from penstock.shedding.policies import POLICIES
 from penstock.shedding.shedder import ArrivingTuples, Shedder
 from penstock.shedding.whole import KILL_AT, KILL_SLOT, LANES, StretchArrivals, WholeStretches

@@ -10,7 +10,6 @@ import pytest
 from naive_cases import SheddingCase, check_case, periods, random_case
 
 from penstock.shedding.contract import Shedding
-from penstock.shedding.layout import BEGIN_, DROPPED, DROPPED_AT, END_, NUMBER, RANK
 from penstock.shedding.policies import POLICIES
 from penstock.shedding.record import SheddingRecord
 from penstock.shedding.shedder import ArrivingTuples, Shedder
@@ -48,7 +47,7 @@ def test_the_worked_example_has_these_accuracies_and_the_third_tuple_goes() -> N
     assert costs == pytest.approx([2 / 7, 1 + 4 / 7, 1 / 7, 1, 1])
     rows = np.array([(t.rank - 80, t.rank, t.begin, t.end, t.begin, t.begin, t.expires, 1) for t in held], np.int64)
     machine = Shedder(Shedding(POLICIES["cals"]), 4)
-    assert machine.arrive(ArrivingTuples(*rows.T)).drops[:, DROPPED].tolist() == [2]
+    assert machine.arrive(ArrivingTuples(*rows.T)).drops["number"].tolist() == [2]
 
 
 def test_the_cheapest_tuple_is_redundant_or_an_end_of_its_stretch() -> None:
@@ -92,12 +91,12 @@ def test_what_arrived_is_held_or_expired_or_shed(policy: str) -> None:
     outcome = machine.arrive(case.arrivals())
     last = case.rows[-1][4]
     entered = {k for k in range(len(case.rows)) if outcome.entered[k] == 1}
-    shed = set(outcome.drops[:, DROPPED].tolist())
-    held = set(machine.rows()[:, NUMBER].tolist())
+    shed = set(outcome.drops["number"].tolist())
+    held = set(machine.rows()["number"].tolist())
     expired = {k for k in entered if case.rows[k][6] <= last} - shed
     assert held | shed | expired == entered
     assert not held & shed and not held & expired
-    assert all(case.rows[k][6] > at for k, at in outcome.drops[:, (DROPPED, DROPPED_AT)].tolist())
+    assert all(case.rows[k][6] > at for k, at in outcome.drops[["number", "at"]].tolist())
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -111,7 +110,7 @@ def test_a_budget_that_suffices_drops_nothing(policy: str) -> None:
 def test_drops_do_not_depend_on_the_numbers_of_values(policy: str) -> None:
     case = random_case(11, policy, size=150)
     renamed = SheddingCase(case.shedding, case.budget, tuple((90 - 7 * slot, *row) for slot, *row in case.rows))
-    drops = [one.machine().arrive(one.arrivals()).drops[:, DROPPED].tolist() for one in (case, renamed)]
+    drops = [one.machine().arrive(one.arrivals()).drops["number"].tolist() for one in (case, renamed)]
     assert drops[0] == drops[1] and drops[0]
 
 
@@ -125,7 +124,7 @@ def test_random_retains_evenly() -> None:
         ranks = np.array([salted(int(k), 1) for k in at], np.int64)
         never = np.full(places, 10**9, np.int64)
         machine.arrive(ArrivingTuples(at, ranks, at, at + 1, at, at, never, np.ones(places, np.int64)))
-        counts[machine.rows()[:, NUMBER]] += 1
+        counts[machine.rows()["number"]] += 1
     expected = runs * kept / places
     # Retained places of one run are not independent: the variance of a count is smaller by this factor.
     statistic = float(((counts - expected) ** 2 / (expected * (1 - kept / places))).sum()) * (places - 1) / places
@@ -138,8 +137,8 @@ def test_value_keeps_whole_values_and_never_takes_one_back() -> None:
     gone: set[int] = set()
     for k in range(len(case.rows)):
         drops = machine.arrive(case.arrivals(k, k + 1)).drops
-        gone |= {case.rows[number][1] for number in drops[:, DROPPED].tolist()}
-        assert not gone & set(machine.rows()[:, RANK].tolist())
+        gone |= {case.rows[number][1] for number in drops["number"].tolist()}
+        assert not gone & set(machine.rows()["rank"].tolist())
     assert gone
 
 
@@ -173,7 +172,7 @@ def test_many_stretches_of_one_value_cost_no_scan() -> None:
     zero, one = np.zeros(n, np.int64), np.ones(n, np.int64)
     machine = Shedder(Shedding(POLICIES["cals_q"]), 10_000)
     machine.arrive(ArrivingTuples(zero, rank, 3 * at, 3 * at + 1, 3 * at, 3 * at, 3 * at + 10**9, one))
-    assert sorted(machine.rows()[:, NUMBER].tolist()) == list(range(10_000, n))
+    assert sorted(machine.rows()["number"].tolist()) == list(range(10_000, n))
 
 
 def test_a_budget_in_bytes_counts_weights() -> None:
@@ -182,7 +181,7 @@ def test_a_budget_in_bytes_counts_weights() -> None:
     machine = Shedder(Shedding(POLICIES["newest"]), 1000)
     machine.arrive(ArrivingTuples(at, ranks, at, at + 1, at, at, at + 10**6, 88 + at))
     assert machine.held <= 1000
-    assert machine.rows()[:, NUMBER].min() == 22
+    assert machine.rows()["number"].min() == 22
 
 
 def test_periods_at_the_limits_of_time() -> None:
@@ -192,7 +191,7 @@ def test_periods_at_the_limits_of_time() -> None:
         machine = Shedder(Shedding(POLICIES[policy], ordered=False), 2)
         assert len(machine.arrive(ArrivingTuples(*np.array(rows, np.int64).T)).drops) in (1, 2)
         rows_left = machine.rows()
-        assert (rows_left[:, BEGIN_] < rows_left[:, END_]).all()
+        assert (rows_left["begin"] < rows_left["end"]).all()
 
 
 def test_entries_of_a_value_stay_in_order() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 
@@ -58,7 +57,7 @@ def same(first: Expression, second: Expression) -> list[Expression]:
     return [build_call("EQ", pair) for pair in pairs]
 
 
-def zero_of(type_: pa.DataType) -> Any:
+def zero_of(type_: pa.DataType) -> object:
     """Return some value of the type; None where its values cannot be compared."""
     if pa.types.is_string(type_):
         return ""

@@ -79,7 +79,7 @@ class Commands(TyperGroup):
             if not standalone_mode or not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
                 raise
             if type(error).__name__ == "NoArgsIsHelpError":
-                error.show()  # type: ignore[attr-defined]
+                error.show()  # type: ignore[attr-defined]  # a class of Click
             else:
                 typer.echo(_usage_line(error), err=True)
             sys.exit(WRONG)

@@ -285,7 +285,7 @@ def _checked_token(token: str | None) -> str | None:
         return None
     # Python does not check it, and a path is what one takes the text for.
     if not isinstance(token, str):
-        what = f"the token is a {type(token).__name__} and no text"  # type: ignore[unreachable]
+        what = f"the token is a {type(token).__name__} and no text"  # type: ignore[unreachable]  # callers need not be checked
     elif not ((token := token.strip()).isascii() and token.isprintable()):
         what = "the token has other characters than a token has"
     elif Path(token).is_file():

@@ -24,8 +24,8 @@ try:
     import deltalake
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 except ImportError:  # the extra `delta` is not installed: `needed` raises the error
-    deltalake = None  # type: ignore[assignment]
-    CommitFailedError = DeltaError = TableNotFoundError = OSError  # type: ignore[misc,assignment]
+    deltalake = None  # type: ignore[assignment]  # never used then
+    CommitFailedError = DeltaError = TableNotFoundError = OSError  # type: ignore[misc,assignment]  # classes never raised then
 
 __all__ = [
     "Commit",

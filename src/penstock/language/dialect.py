@@ -333,11 +333,11 @@ class ExpressionParser(SparkParser):
     def _parse_dots(self, this: exp.Expr | None) -> exp.Expr | None:
         """Parse what follows a name, up to an arrow."""
         operators = self.COLUMN_OPERATORS
-        self.COLUMN_OPERATORS = {k: v for k, v in operators.items() if k not in _ARROWS}  # type: ignore[misc]
+        self.COLUMN_OPERATORS = {k: v for k, v in operators.items() if k not in _ARROWS}  # type: ignore[misc]  # the parser reads the instance first
         try:
             return super()._parse_column_ops(this)
         finally:
-            self.COLUMN_OPERATORS = operators  # type: ignore[misc]
+            self.COLUMN_OPERATORS = operators  # type: ignore[misc]  # the parser reads the instance first
 
     def _parse_interval(
         self, require_interval: bool = True, parse_function_unit: bool = True

@@ -218,7 +218,7 @@ class PreparedStatements:
             return tuple(declared_type(oid, lambda: None) for oid in given)
         inferred = ParameterTypes(statement, await self._executor.analysis.image())
         return tuple(
-            declared_type(oid, lambda n=number: inferred.of(n))  # type: ignore[misc]
+            declared_type(oid, lambda n=number: inferred.of(n))  # type: ignore[misc]  # a default is a parameter to the checker
             for number, oid in enumerate(given, 1)
         )
 

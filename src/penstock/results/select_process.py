@@ -75,7 +75,7 @@ def answered(request: SelectRequest) -> OneTimeAnswer | PenstockError:
             return no_room(error)
         return PenstockError("P0601", f"the query failed: {type(error).__name__}: {error}", cause=error)
     # The query may hold code that only the other process can load.
-    return replace(answer, query=None, table=pa.table({}))  # type: ignore[arg-type]
+    return replace(answer, query=None, table=pa.table({}))  # type: ignore[arg-type]  # the caller puts its own back
 
 
 if __name__ == "__main__":

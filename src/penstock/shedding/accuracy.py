@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.arrays import Float64s, Int64s
 from penstock.compilation import loop
 from penstock.figures import ACCURACY, ACCURACY_HIGH, ACCURACY_LOW, ACCURACY_VALUES
 from penstock.figures.figure import Figure
-from penstock.shedding.layout import Float64s, Int64s
 
 #: Below this number of values the error is not estimated from a sample.
 LEAST_VALUES = 20
@@ -48,7 +48,7 @@ class PeriodRows:
 
 
 @loop
-def _coalesce(values, begins, ends, order, found):  # type: ignore[no-untyped-def]
+def _coalesce(values: Int64s, begins: Int64s, ends: Int64s, order: Int64s, found: Int64s) -> int:
     n = 0
     for k in order:
         if n and found[0, n - 1] == values[k] and begins[k] <= found[2, n - 1]:
@@ -68,7 +68,17 @@ def coalesce(rows: PeriodRows) -> PeriodRows:
 
 
 @loop
-def _compare(xv, xb, xe, av, ab, ae, values, similar, larger):  # type: ignore[no-untyped-def]
+def _compare(
+    xv: Int64s,
+    xb: Int64s,
+    xe: Int64s,
+    av: Int64s,
+    ab: Int64s,
+    ae: Int64s,
+    values: Int64s,
+    similar: Float64s,
+    larger: Float64s,
+) -> tuple[int, float]:
     """Walk both answers in the order (value, begin); return the numbers of values and of common ticks."""
     i, j, n, common = 0, 0, 0, 0.0
     while i < xv.shape[0] or j < av.shape[0]:

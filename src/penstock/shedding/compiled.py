@@ -42,7 +42,7 @@ def compiled(
 
         def compile_widest(signature: Any) -> Any:
             arguments, result = sigutils.normalize_signature(signature)
-            plain = [types.unliteral(kind) for kind in arguments]  # type: ignore[attr-defined]
+            plain = [types.unliteral(kind) for kind in arguments]  # type: ignore[attr-defined]  # numba has no type hints
             widest = tuple(_read_only(kind) if i in read else kind for i, kind in enumerate(plain))
             entry_point = compile_exactly(widest if result is None else result(*widest))
             # From now on a call with these types is found at once: without it each would come here again, for 70 µs.

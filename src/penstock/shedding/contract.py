@@ -6,23 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.shedding.layout import (
-    COMPACT,
-    GONE_COSTS,
-    KNOWS,
-    LEAST_LENGTH,
-    ORDERED,
-    PARAMETERS,
-    SAMPLE,
-    SCANS,
-    SEED,
-    SPARES_ARRIVING,
-    TIES,
-    UNIT,
-    USES_DELTA,
-    USES_RHO,
-    Int64s,
-)
+from penstock.arrays import Records
+from penstock.shedding.layout import PARAMETERS
 from penstock.shedding.policies import Policy
 
 
@@ -46,14 +31,23 @@ class Shedding:
     seed: int = 0
     sample: float = 0.0
 
-    def parameters(self) -> Int64s:
-        """Return the parameters of the compiled machine, by the columns of `layout.py`."""
-        found = np.zeros(PARAMETERS, np.int64)
+    def parameters(self) -> Records:
+        """Return the parameters of the compiled machine."""
         policy = self.policy
-        found[UNIT], found[TIES] = policy.unit, policy.ties
-        found[USES_DELTA], found[USES_RHO] = policy.delta, policy.rho
-        found[GONE_COSTS], found[KNOWS] = policy.gone, policy.knows
-        found[SPARES_ARRIVING], found[SCANS] = policy.spares_arriving, policy.scans
-        found[LEAST_LENGTH], found[ORDERED], found[COMPACT] = self.least_length, self.ordered, self.compact
-        found[SEED], found[SAMPLE] = self.seed, int(self.sample * 2.0**62) * 2
+        found = np.zeros(1, PARAMETERS)
+        found[0] = (
+            policy.unit,
+            policy.ties,
+            policy.delta,
+            policy.rho,
+            policy.gone,
+            policy.knows,
+            policy.spares_arriving,
+            policy.scans,
+            self.least_length,
+            self.ordered,
+            self.compact,
+            self.seed,
+            int(self.sample * 2.0**62) * 2,
+        )
         return found

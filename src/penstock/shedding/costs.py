@@ -2,123 +2,106 @@
 
 from __future__ import annotations
 
+from penstock.arrays import Records
 from penstock.shedding.compiled import loop
-from penstock.shedding.layout import (
-    BEGIN_,
-    END_,
-    EXPIRES,
-    GONE_COSTS,
-    HEAD,
-    KNOWS,
-    LEAST_BEGIN,
-    LEAST_LENGTH,
-    LOST_LEFT,
-    LOST_RIGHT,
-    NEVER,
-    NEXT,
-    ONE,
-    PREVIOUS,
-    REACH,
-    STRETCH,
-    TAIL,
-    USES_DELTA,
-    USES_RHO,
-)
+from penstock.shedding.layout import NEVER, ONE, State
 
 
 @loop
-def is_redundant(entries, i):  # type: ignore[no-untyped-def]
+def is_redundant(entries: Records, i: int) -> bool:
     """Return whether the other tuples of the value cover the period of entry i."""
-    covered = entries[i, BEGIN_]
-    before = entries[i, PREVIOUS]
-    if before >= 0 and entries[before, REACH] > covered:
-        covered = entries[before, REACH]
-    following = entries[i, NEXT]
-    while covered < entries[i, END_]:
-        if following < 0 or entries[following, BEGIN_] > covered:
+    covered = entries[i].begin
+    before = entries[i].previous
+    if before >= 0 and entries[before].reach > covered:
+        covered = entries[before].reach
+    following = entries[i].next
+    while covered < entries[i].end:
+        if following < 0 or entries[following].begin > covered:
             return False
-        covered = max(covered, entries[following, END_])
-        following = entries[following, NEXT]
+        covered = max(covered, entries[following].end)
+        following = entries[following].next
     return True
 
 
 @loop
-def counts(begin, end, numbers, parameters):  # type: ignore[no-untyped-def]
+def counts(state: State, begin: int, end: int) -> bool:
     """Return whether a piece counts: it passes the predicate, or may yet be continued and pass."""
-    if not parameters[KNOWS]:
+    numbers, parameters = state.numbers[0], state.parameters[0]
+    if not parameters.knows:
         return True
-    return end - begin >= parameters[LEAST_LENGTH] or end >= numbers[LEAST_BEGIN]
+    return bool(end - begin >= parameters.least_length or end >= numbers.least_begin)
 
 
 @loop
-def cost_of(entries, stretches, numbers, parameters, i):  # type: ignore[no-untyped-def]
+def cost_of(state: State, i: int) -> tuple[int, int, int]:
     """Return (δ⁺ + ρ⁻ of dropping entry i in parts of `ONE`, the number of pieces that count, the least end of a piece
     or the stretch that may yet be continued).
     """
-    stretch = entries[i, STRETCH]
-    first, last = stretches[stretch, HEAD], stretches[stretch, TAIL]
-    begin, end = entries[first, BEGIN_], entries[last, REACH]
+    entries, stretches, numbers, parameters = state.entries, state.stretches, state.numbers[0], state.parameters[0]
+    stretch = entries[i].stretch
+    first, last = stretches[stretch].head, stretches[stretch].tail
+    begin, end = entries[first].begin, entries[last].reach
     pieces, keep, recheck = 0, 0, NEVER
-    if end >= numbers[LEAST_BEGIN]:
+    if end >= numbers.least_begin:
         recheck = end
     open_piece = i != first
     piece_begin, piece_end = begin, begin
     if open_piece:
-        piece_end = entries[entries[i, PREVIOUS], REACH]
+        piece_end = entries[entries[i].previous].reach
     at_end = i == last
-    following = entries[i, NEXT]
-    while not at_end and not (open_piece and piece_end >= entries[i, END_]):
+    following = entries[i].next
+    while not at_end and not (open_piece and piece_end >= entries[i].end):
         if not open_piece:
             open_piece = True
-            piece_begin, piece_end = entries[following, BEGIN_], entries[following, END_]
-        elif entries[following, BEGIN_] <= piece_end:
-            piece_end = max(piece_end, entries[following, END_])
+            piece_begin, piece_end = entries[following].begin, entries[following].end
+        elif entries[following].begin <= piece_end:
+            piece_end = max(piece_end, entries[following].end)
         else:
-            if counts(piece_begin, piece_end, numbers, parameters):
+            if counts(state, piece_begin, piece_end):
                 pieces += 1
                 keep += piece_end - piece_begin
-                if piece_end >= numbers[LEAST_BEGIN]:
+                if piece_end >= numbers.least_begin:
                     recheck = min(recheck, piece_end)
-            piece_begin, piece_end = entries[following, BEGIN_], entries[following, END_]
+            piece_begin, piece_end = entries[following].begin, entries[following].end
         at_end = following == last
-        following = entries[following, NEXT]
+        following = entries[following].next
     if open_piece:
-        if piece_end >= entries[i, END_]:
+        if piece_end >= entries[i].end:
             piece_end = end
-        if counts(piece_begin, piece_end, numbers, parameters):
+        if counts(state, piece_begin, piece_end):
             pieces += 1
             keep += piece_end - piece_begin
-            if piece_end >= numbers[LEAST_BEGIN]:
+            if piece_end >= numbers.least_begin:
                 recheck = min(recheck, piece_end)
     cost = 0
-    if parameters[USES_DELTA]:
+    if parameters.uses_delta:
         cost = max(0, pieces - 1) * ONE
-        if parameters[GONE_COSTS] and pieces == 0:
+        if parameters.gone_costs and pieces == 0:
             cost = ONE
-    if parameters[USES_RHO]:
+    if parameters.uses_rho:
         length = end - begin
-        taken = (length if counts(begin, end, numbers, parameters) else 0) - keep
-        if parameters[KNOWS]:
-            length += stretches[stretch, LOST_LEFT] + stretches[stretch, LOST_RIGHT]
+        taken = (length if counts(state, begin, end) else 0) - keep
+        if parameters.knows:
+            length += stretches[stretch].lost_left + stretches[stretch].lost_right
         cost += int(float(taken) / float(length) * ONE)
-    return cost, pieces, recheck
+    return cost, pieces, int(recheck)
 
 
 @loop
-def ticks_lost(entries, i):  # type: ignore[no-untyped-def]
+def ticks_lost(entries: Records, i: int) -> int:
     """Return the ticks of entry i outside of its neighbours that stay in the window at least as long.
 
     What such a neighbour covers is missing only once that one is dropped, and is then counted with it.
     """
-    begin, end = entries[i, BEGIN_], entries[i, END_]
-    before, following = entries[i, PREVIOUS], entries[i, NEXT]
-    if before >= 0 and entries[before, EXPIRES] >= entries[i, EXPIRES]:
-        begin = max(begin, entries[before, END_])
-    if following >= 0 and entries[following, EXPIRES] >= entries[i, EXPIRES] and entries[following, BEGIN_] < end:
-        if entries[following, END_] >= end:
-            end = entries[following, BEGIN_]
-        elif begin < entries[following, BEGIN_]:
-            return end - begin - (entries[following, END_] - entries[following, BEGIN_])
+    begin, end = entries[i].begin, entries[i].end
+    before, following = entries[i].previous, entries[i].next
+    if before >= 0 and entries[before].expires >= entries[i].expires:
+        begin = max(begin, entries[before].end)
+    if following >= 0 and entries[following].expires >= entries[i].expires and entries[following].begin < end:
+        if entries[following].end >= end:
+            end = entries[following].begin
+        elif begin < entries[following].begin:
+            return int(end - begin - (entries[following].end - entries[following].begin))
         else:
-            begin = max(begin, entries[following, END_])
-    return max(0, end - begin)
+            begin = max(begin, entries[following].end)
+    return int(max(0, end - begin))

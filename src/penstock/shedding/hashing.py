@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from penstock.arrays import Int64s
 from penstock.shedding.compiled import loop
-from penstock.shedding.layout import NEVER, Int64s
+from penstock.shedding.layout import NEVER
 
 _A = np.uint64(0xBF58476D1CE4E5B9)
 _B = np.uint64(0x94D049BB133111EB)
@@ -24,7 +25,7 @@ VALUES, TUPLES, SAMPLES, BUCKETS = 1, 2, 3, 4
 
 
 @loop
-def mix(x):  # type: ignore[no-untyped-def]
+def mix(x: np.uint64) -> np.uint64:
     """Apply the finaliser of splitmix64, behind one step of its sequence."""
     x = x + _GOLDEN
     x = (x ^ (x >> _S30)) * _A
@@ -33,22 +34,22 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 
 @loop
-def salted(word, salt, seed):  # type: ignore[no-untyped-def]
+def salted(word: int, salt: int, seed: int) -> int:
     """Return a hash of 63 bits of a word."""
-    return np.int64(mix(np.uint64(word) ^ mix(np.uint64(salt) + mix(np.uint64(seed)))) >> _S1)
+    return int(np.int64(mix(np.uint64(word) ^ mix(np.uint64(salt) + mix(np.uint64(seed)))) >> _S1))
 
 
 @loop
-def of_tuple(rank, begin, end, ts, seed):  # type: ignore[no-untyped-def]
+def of_tuple(rank: int, begin: int, end: int, ts: int, seed: int) -> int:
     """Return a hash of 63 bits of a tuple: its value, period and timestamp."""
     word = mix(np.uint64(rank) ^ mix(np.uint64(TUPLES) + mix(np.uint64(seed))))
     word = mix(word ^ mix(np.uint64(begin)))
     word = mix(word ^ mix(np.uint64(end)))
-    return np.int64(mix(word ^ mix(np.uint64(ts))) >> _S1)
+    return int(np.int64(mix(word ^ mix(np.uint64(ts))) >> _S1))
 
 
 @loop
-def _all_salted(words, salt, seed, found):  # type: ignore[no-untyped-def]
+def _all_salted(words: Int64s, salt: int, seed: int, found: Int64s) -> None:
     for i in range(words.shape[0]):
         found[i] = salted(words[i], salt, seed)
 

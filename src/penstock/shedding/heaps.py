@@ -7,96 +7,76 @@ or -1, `sizes[h]` their number.
 from __future__ import annotations
 
 from penstock.shedding.compiled import loop_per_constant
-from penstock.shedding.layout import (
-    BEGIN_,
-    CANDIDATE,
-    COST,
-    COSTS,
-    EXPIRES,
-    EXPIRIES,
-    GROWING,
-    GROWING_COST,
-    GROWINGS,
-    INNER,
-    KEYS,
-    NUMBER,
-    RANK,
-    RECHECK,
-    RECHECKS,
-    REDUNDANTS,
-    SAMPLED,
-    TIE,
-    TIES,
-    UNIT,
-    VALUE_RANK,
-)
+from penstock.shedding.layout import COSTS, EXPIRIES, GROWINGS, KEYS, RECHECKS, REDUNDANTS, SAMPLED, State
 
 
 @loop_per_constant
-def goes_first(entries, parameters, a, b):  # type: ignore[no-untyped-def]
+def goes_first(state: State, a: int, b: int) -> bool:
     """Return whether entry a goes before entry b where they cost the same."""
-    if parameters[TIES] == 0:
-        if entries[a, INNER] != entries[b, INNER]:
-            return entries[a, INNER] < entries[b, INNER]
-        if entries[a, EXPIRES] != entries[b, EXPIRES]:
-            return entries[a, EXPIRES] < entries[b, EXPIRES]
-        if entries[a, BEGIN_] != entries[b, BEGIN_]:
-            return entries[a, BEGIN_] < entries[b, BEGIN_]
-        if entries[a, RANK] != entries[b, RANK]:
-            return entries[a, RANK] < entries[b, RANK]
-    elif parameters[TIES] == 1 and entries[a, TIE] != entries[b, TIE]:
-        return entries[a, TIE] < entries[b, TIE]
-    return entries[a, NUMBER] < entries[b, NUMBER]
+    entries, parameters = state.entries, state.parameters[0]
+    if parameters.ties == 0:
+        if entries[a].inner != entries[b].inner:
+            return bool(entries[a].inner < entries[b].inner)
+        if entries[a].expires != entries[b].expires:
+            return bool(entries[a].expires < entries[b].expires)
+        if entries[a].begin != entries[b].begin:
+            return bool(entries[a].begin < entries[b].begin)
+        if entries[a].rank != entries[b].rank:
+            return bool(entries[a].rank < entries[b].rank)
+    elif parameters.ties == 1 and entries[a].tie != entries[b].tie:
+        return bool(entries[a].tie < entries[b].tie)
+    return bool(entries[a].number < entries[b].number)
 
 
 @loop_per_constant
-def _key(heap, member, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
+def _key(state: State, heap: int, member: int) -> int:
     """Return what the members of a heap are ordered by first. It is kept beside them: comparing them then reads what
     lies close together, and the rows of members only where keys are equal."""
+    entries, stretches, values, parameters = state.entries, state.stretches, state.values, state.parameters[0]
     if heap in (EXPIRIES, SAMPLED):
-        return entries[member, EXPIRES]
+        return int(entries[member].expires)
     if heap == RECHECKS:
-        return stretches[member, RECHECK]
+        return int(stretches[member].recheck)
     if heap == GROWINGS:
-        return stretches[member, GROWING_COST]
-    if heap == COSTS and parameters[UNIT] == 2:
-        return stretches[member, COST]
-    if heap == COSTS and parameters[UNIT] == 1:
-        return -values[member, VALUE_RANK]
-    if parameters[TIES] == 0:
-        return entries[member, INNER] if heap == REDUNDANTS else entries[member, EXPIRES]
-    return entries[member, TIE] if parameters[TIES] == 1 else entries[member, NUMBER]
+        return int(stretches[member].growing_cost)
+    if heap == COSTS and parameters.unit == 2:
+        return int(stretches[member].cost)
+    if heap == COSTS and parameters.unit == 1:
+        return int(-values[member].rank)
+    if parameters.ties == 0:
+        return int(entries[member].inner if heap == REDUNDANTS else entries[member].expires)
+    return int(entries[member].tie if parameters.ties == 1 else entries[member].number)
 
 
 @loop_per_constant
-def _wins(heap, a, b, entries, stretches, parameters):  # type: ignore[no-untyped-def]
+def _wins(state: State, heap: int, a: int, b: int) -> bool:
     """Return whether member a is above member b, where their keys are equal."""
+    entries, stretches, parameters = state.entries, state.stretches, state.parameters[0]
     if heap in (EXPIRIES, SAMPLED):
-        return entries[a, NUMBER] < entries[b, NUMBER]
+        return bool(entries[a].number < entries[b].number)
     if heap == GROWINGS:
-        return goes_first(entries, parameters, stretches[a, GROWING], stretches[b, GROWING])
-    if heap == COSTS and parameters[UNIT] == 2:
-        return goes_first(entries, parameters, stretches[a, CANDIDATE], stretches[b, CANDIDATE])
-    if heap == RECHECKS or (heap == COSTS and parameters[UNIT] == 1):
+        return bool(goes_first(state, stretches[a].growing, stretches[b].growing))
+    if heap == COSTS and parameters.unit == 2:
+        return bool(goes_first(state, stretches[a].candidate, stretches[b].candidate))
+    if heap == RECHECKS or (heap == COSTS and parameters.unit == 1):
         return False
-    return goes_first(entries, parameters, a, b)
+    return bool(goes_first(state, a, b))
 
 
 @loop_per_constant
-def put(heap, member, items, places, sizes, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
+def put(state: State, heap: int, member: int) -> None:
     """Insert a member, or move it to where it belongs now."""
+    items, places, sizes = state.items, state.places, state.sizes
     place = places[heap, member]
     if place < 0:
         place = sizes[heap]
         sizes[heap] += 1
     keys = KEYS + heap
-    key = _key(heap, member, entries, stretches, values, parameters)
+    key = _key(state, heap, member)
     while place > 0:
         above = (place - 1) // 2
         other = items[keys, above]
-        if key > other or (
-            key == other and not _wins(heap, member, items[heap, above], entries, stretches, parameters)
-        ):
+        if key > other or (key == other and not _wins(state, heap, member, items[heap, above])):
             break
         items[heap, place], items[keys, place] = items[heap, above], other
         places[heap, items[heap, place]] = place
@@ -109,14 +89,9 @@ def put(heap, member, items, places, sizes, entries, stretches, values, paramete
         least = items[keys, child]
         if child + 1 < size:
             other = items[keys, child + 1]
-            if other < least or (
-                other == least
-                and _wins(heap, items[heap, child + 1], items[heap, child], entries, stretches, parameters)
-            ):
+            if other < least or (other == least and _wins(state, heap, items[heap, child + 1], items[heap, child])):
                 child, least = child + 1, other
-        if least > key or (
-            least == key and not _wins(heap, items[heap, child], member, entries, stretches, parameters)
-        ):
+        if least > key or (least == key and not _wins(state, heap, items[heap, child], member)):
             break
         items[heap, place], items[keys, place] = items[heap, child], least
         places[heap, items[heap, place]] = place
@@ -126,8 +101,9 @@ def put(heap, member, items, places, sizes, entries, stretches, values, paramete
 
 
 @loop_per_constant
-def take(heap, member, items, places, sizes, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
+def take(state: State, heap: int, member: int) -> None:
     """Remove a member, if it is one."""
+    items, places, sizes = state.items, state.places, state.sizes
     place = places[heap, member]
     if place < 0:
         return
@@ -137,4 +113,4 @@ def take(heap, member, items, places, sizes, entries, stretches, values, paramet
     if last != member:
         items[heap, place], items[KEYS + heap, place] = last, items[KEYS + heap, sizes[heap]]
         places[heap, last] = place
-        put(heap, last, items, places, sizes, entries, stretches, values, parameters)
+        put(state, heap, last)

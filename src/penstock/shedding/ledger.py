@@ -10,26 +10,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.shedding.layout import (
-    DROP_COLUMNS,
-    DROPPED_AT,
-    DROPPED_BEGIN,
-    DROPPED_END,
-    DROPPED_EXPIRES,
-    DROPPED_LOST,
-    DROPPED_WEIGHT,
-    Int64s,
-)
+from penstock.arrays import Int64s, Records
+from penstock.shedding.layout import DROP
 
 #: Number of buckets.
 BUCKETS = 64
 
 
-def drop_rows(at: Int64s, begins: Int64s, ends: Int64s, expires: Int64s, weights: Int64s) -> Int64s:
-    """Return drops as rows of a `Shedder`, of which all that their periods cover is lost."""
-    rows = np.zeros((len(at), DROP_COLUMNS), np.int64)
-    rows[:, DROPPED_AT], rows[:, DROPPED_BEGIN], rows[:, DROPPED_END] = at, begins, ends
-    rows[:, DROPPED_LOST], rows[:, DROPPED_EXPIRES], rows[:, DROPPED_WEIGHT] = ends - begins, expires, weights
+def drop_rows(at: Int64s, begins: Int64s, ends: Int64s, expires: Int64s, weights: Int64s) -> Records:
+    """Return drops as a `Shedder` does, of which all that their periods cover is lost."""
+    rows = np.zeros(len(at), DROP)
+    rows["at"], rows["begin"], rows["end"] = at, begins, ends
+    rows["lost"], rows["expires"], rows["weight"] = ends - begins, expires, weights
     return rows
 
 
@@ -80,29 +72,29 @@ class Ledger:
             lane[:-1] = (lane[gone:-1] + [0] * gone)[: BUCKETS - 1]
         self.first = reached
 
-    def add(self, drops: Int64s, clock: int) -> None:
-        """Add drops, rows as a `Shedder` returns them, that happened up to `clock`."""
-        before = sum(self.ticks) + sum(drops[drops[:, DROPPED_END] < self.no_end, DROPPED_LOST].tolist())
+    def add(self, drops: Records, clock: int) -> None:
+        """Add drops that happened up to `clock`."""
+        before = sum(self.ticks) + sum(drops["lost"][drops["end"] < self.no_end].tolist())
         self._pass_to(clock)
-        self._add(drops[drops[:, DROPPED_EXPIRES] > clock])
+        self._add(drops.compress(drops["expires"] > clock))
         self._leave(before)
 
-    def _add(self, drops: Int64s) -> None:
-        expires = drops[:, DROPPED_EXPIRES]
+    def _add(self, drops: Records) -> None:
+        expires = drops["expires"]
         if not len(drops):
             return
         ending = expires[expires < self.no_end]
         while len(ending) and int(ending.max()) // self.width - self.first >= BUCKETS - 1:
             self._widen()
         buckets = np.where(expires < self.no_end, expires // self.width - self.first, BUCKETS - 1)
-        endless = drops[:, DROPPED_END] >= self.no_end
+        endless = drops["end"] >= self.no_end
         for k in np.unique(buckets).tolist():
             at = buckets == k
             self.tuples[k] += int(at.sum())
-            self.weights[k] += sum(drops[at, DROPPED_WEIGHT].tolist())
-            self.ticks[k] += sum(drops[at & ~endless, DROPPED_LOST].tolist())
+            self.weights[k] += sum(drops["weight"][at].tolist())
+            self.ticks[k] += sum(drops["lost"][at & ~endless].tolist())
             self.endless[k] += int((at & endless).sum())
-            self.begins[k] += sum(drops[at & endless, DROPPED_BEGIN].tolist())
+            self.begins[k] += sum(drops["begin"][at & endless].tolist())
 
     def _widen(self) -> None:
         first = self.first // 2

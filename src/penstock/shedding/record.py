@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.arrays import Records, joined
 from penstock.figures import (
     COVERAGE_AT_LEAST,
     EXACT,
@@ -27,12 +28,6 @@ from penstock.figures import (
 from penstock.figures.figure import Figure, FigureValues
 from penstock.shedding.accuracy import AccuracyEstimate, PeriodRows, coalesce, compare, coverage_at_least, estimate
 from penstock.shedding.hashing import SAMPLES, all_salted
-from penstock.shedding.layout import (
-    BEGIN_,
-    END_,
-    RANK,
-    Int64s,
-)
 from penstock.shedding.ledger import Ledger, drop_rows
 from penstock.shedding.shedder import ArrivingTuples, Shedder, SheddingOutcome
 
@@ -70,7 +65,7 @@ class SheddingRecord:
             return
         refused = np.flatnonzero(outcome.entered == 2)
         columns = (arriving.stamps, arriving.begins, arriving.ends, arriving.expires, arriving.weights)
-        drops = np.concatenate([outcome.drops, drop_rows(*(column[refused] for column in columns))])
+        drops = joined([outcome.drops, drop_rows(*(column[refused] for column in columns))])
         self.arrived += len(arriving)
         self.shed += len(drops)
         self.shed_by_cpu += by_cpu
@@ -91,7 +86,7 @@ class SheddingRecord:
                 continue
             share = min(share, shedder.sample_share)
             rows, below = shedder.rows(), shedder.sample_share * 2.0**63
-            inside = rows[all_salted(rows[:, RANK], SAMPLES, self.seed) < below]
+            inside = rows.compress(all_salted(rows["rank"], SAMPLES, self.seed) < below)
             compared = compare(self._answer(shedder.sample_rows()), self._answer(inside))
             similar.append(compared.similar)
             larger.append(compared.larger)
@@ -99,8 +94,8 @@ class SheddingRecord:
             self.judged = estimate(np.concatenate(similar), np.concatenate(larger), share)
         return self.judged
 
-    def _answer(self, entries: Int64s) -> PeriodRows:
-        rows = PeriodRows(entries[:, RANK], entries[:, BEGIN_], entries[:, END_])
+    def _answer(self, entries: Records) -> PeriodRows:
+        rows = PeriodRows(entries["rank"], entries["begin"], entries["end"])
         return coalesce(rows).cut(self.clock, self.no_end).at_least(self.least)
 
     def _covered(self, shedder: Shedder) -> float:
@@ -108,7 +103,7 @@ class SheddingRecord:
         if shedder.last_end < self.no_end:
             return float(shedder.covered)
         entries = shedder.rows()
-        rows = PeriodRows(entries[:, RANK], entries[:, BEGIN_], entries[:, END_])
+        rows = PeriodRows(entries["rank"], entries["begin"], entries["end"])
         cut = coalesce(rows).cut(self.clock, self.no_end)
         return float((cut.ends - cut.begins).sum())
 

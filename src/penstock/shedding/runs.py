@@ -13,56 +13,82 @@ cut into calls. An arrival costs the logarithm of what is held, and so does ever
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from penstock.arrays import Int64s, Records, joined, record_of
 from penstock.compilation import loop
 from penstock.shedding.compiled import compiled
 from penstock.shedding.hashing import FallingThresholds, bucket_of
-from penstock.shedding.layout import NEVER, Int64s
+from penstock.shedding.layout import NEVER
 
-#: Of a run: its value, the ends of its first and last granule, the begin that is shown, the hash and the weight of its
-#: value, whether it is held.
-SLOT, FIRST, LAST, SHOWN, RANK, WEIGHT, ALIVE = range(7)
-#: During a boundary: what was shown before it, and whether that is noted; and the next run of the same value.
-_OLD_SHOWN, _OLD_LAST, _TOUCHED, _NEXT = range(7, 11)
-RUN_COLUMNS = 11
-#: Of a value: its last run, its list of runs, and whether it is in the heap of hashes.
-_OPEN, _RUNS, _LISTED = range(3)
+RUN = record_of(
+    "slot",  # its value
+    "first",  # the ends of its first and last granule
+    "last",
+    "shown",  # the begin that is shown
+    "rank",  # the hash and the weight of its value
+    "weight",
+    "alive",  # whether it is held
+    # During a boundary: what was shown before it, and whether that is noted; and the next run of the same value.
+    "old_shown",
+    "old_last",
+    "touched",
+    "next",
+)
+#: A value: its last run, its list of runs, and whether it is in the heap of hashes.
+_VALUE = record_of("open", "runs", "listed")
+_NO_VALUE = np.array((-1, -1, 0), _VALUE)
 #: The heaps: of runs by when they are cut next; of short runs, and of all, by (last granule, hash); of values by hash.
 _CUTS, _SHORT, _OLDEST, _RANKS = range(4)
-#: The single numbers: budget, weight held, threshold, runs made, runs dropped.
-_BUDGET, _HELD, _THRESHOLD, _MADE, _DROPPED = range(5)
-#: A row per run dropped, and whether its value was.
-KILL_SLOT, KILL_AT, KILL_BEGIN, KILL_END, KILL_WEIGHT, KILL_RANK, KILL_WHOLE = range(7)
-#: A row per change of what is shown.
-CHANGE_SLOT, CHANGE_AT, CHANGE_BEGIN, CHANGE_END, CHANGE_SIGN = range(5)
+#: A member of a heap, which has the least (key, second) on top.
+_HEAPED = record_of("key", "second", "member")
+#: The single numbers. held: a weight; slide, length, least: as `GranuleBudgets` has them; made: runs, as `dropped`;
+#: marked: the runs that are noted.
+_NUMBERS = record_of("budget", "held", "threshold", "slide", "length", "least", "made", "dropped", "marked")
+#: A run dropped, and whether its value was.
+KILL = record_of("slot", "at", "begin", "end", "weight", "rank", "whole")
+#: A change of what is shown.
+CHANGE = record_of("slot", "at", "begin", "end", "sign")
 #: Nothing is shown.
 _NOTHING = np.int64(-(2**63))
 
 
+class _RunsState(NamedTuple):
+    """The arrays of a bucket. heaps: by (heap, place); touched: the runs that are noted."""
+
+    runs: Records
+    values: Records
+    heaps: Records
+    sizes: Int64s
+    numbers: Records
+    kills: Records
+    touched: Int64s
+
+
 @compiled()
-def _push(heaps, sizes, which, key, second, member):  # type: ignore[no-untyped-def]
-    """Add a member to a heap with the least (key, second) on top."""
-    heap, place = heaps[which], sizes[which]
-    sizes[which] += 1
+def _push(state: _RunsState, which: int, key: int, second: int, member: int) -> None:
+    """Add a member to a heap."""
+    heap, place = state.heaps[which], state.sizes[which]
+    state.sizes[which] += 1
     while place > 0:
         above = (place - 1) // 2
-        if heap[0, above] < key or (heap[0, above] == key and heap[1, above] <= second):
+        if heap[above].key < key or (heap[above].key == key and heap[above].second <= second):
             break
-        heap[:, place] = heap[:, above]
+        heap[place] = heap[above]
         place = above
-    heap[0, place], heap[1, place], heap[2, place] = key, second, member
+    heap[place].key, heap[place].second, heap[place].member = key, second, member
 
 
 @compiled()
-def _pop(heaps, sizes, which):  # type: ignore[no-untyped-def]
+def _pop(state: _RunsState, which: int) -> int:
     """Remove the top of a heap, and return its member."""
-    heap = heaps[which]
-    top = heap[2, 0]
-    sizes[which] -= 1
-    size = sizes[which]
-    key, second, member = heap[0, size], heap[1, size], heap[2, size]
+    heap = state.heaps[which]
+    top = heap[0].member
+    state.sizes[which] -= 1
+    size = state.sizes[which]
+    key, second, member = heap[size].key, heap[size].second, heap[size].member
     place = 0
     while True:
         child = 2 * place + 1
@@ -70,213 +96,216 @@ def _pop(heaps, sizes, which):  # type: ignore[no-untyped-def]
             break
         other = child + 1
         if other < size and (
-            heap[0, other] < heap[0, child] or (heap[0, other] == heap[0, child] and heap[1, other] < heap[1, child])
+            heap[other].key < heap[child].key
+            or (heap[other].key == heap[child].key and heap[other].second < heap[child].second)
         ):
             child = other
-        if key < heap[0, child] or (key == heap[0, child] and second <= heap[1, child]):
+        if key < heap[child].key or (key == heap[child].key and second <= heap[child].second):
             break
-        heap[:, place] = heap[:, child]
+        heap[place] = heap[child]
         place = child
-    heap[0, place], heap[1, place], heap[2, place] = key, second, member
-    return top
-
-
-@compiled()
-def _touch(runs, run, touched, marked):  # type: ignore[no-untyped-def]
-    """Note what is shown of a run before it changes; return how many are noted."""
-    if runs[run, _TOUCHED]:
-        return marked
-    runs[run, _TOUCHED] = 1
-    runs[run, _OLD_SHOWN], runs[run, _OLD_LAST] = runs[run, SHOWN], runs[run, LAST]
-    touched[marked] = run
-    return marked + 1
+    heap[place].key, heap[place].second, heap[place].member = key, second, member
+    return int(top)
 
 
 @loop
-def _enter(runs, run, values, heaps, sizes, numbers, slide, length, least):  # type: ignore[no-untyped-def]
-    """Hold a run, whose columns are set."""
-    slot = runs[run, SLOT]
-    runs[run, ALIVE], runs[run, _NEXT] = 1, values[_RUNS, slot]
-    values[_RUNS, slot] = run
-    numbers[_HELD] += runs[run, WEIGHT]
-    _push(heaps, sizes, _CUTS, runs[run, SHOWN] + length + slide, 0, run)
-    if not values[_LISTED, slot]:
-        values[_LISTED, slot] = 1
-        _push(heaps, sizes, _RANKS, -runs[run, RANK], 0, slot)
-    if least > 0:
-        _push(heaps, sizes, _OLDEST, runs[run, LAST], runs[run, RANK], run)
-        if runs[run, LAST] - runs[run, FIRST] + slide < least:
-            _push(heaps, sizes, _SHORT, runs[run, LAST], runs[run, RANK], run)
+def _touch(state: _RunsState, run: int) -> None:
+    """Note what is shown of a run before it changes."""
+    runs, numbers = state.runs, state.numbers[0]
+    if runs[run].touched:
+        return
+    runs[run].touched = 1
+    runs[run].old_shown, runs[run].old_last = runs[run].shown, runs[run].last
+    state.touched[numbers.marked] = run
+    numbers.marked += 1
 
 
 @loop
-def _kill(runs, run, numbers, at, whole, kills):  # type: ignore[no-untyped-def]
+def _enter(state: _RunsState, run: int) -> None:
+    """Hold a run, whose fields are set."""
+    runs, values, numbers = state.runs, state.values, state.numbers[0]
+    slot = runs[run].slot
+    runs[run].alive, runs[run].next = 1, values[slot].runs
+    values[slot].runs = run
+    numbers.held += runs[run].weight
+    _push(state, _CUTS, runs[run].shown + numbers.length + numbers.slide, 0, run)
+    if not values[slot].listed:
+        values[slot].listed = 1
+        _push(state, _RANKS, -runs[run].rank, 0, slot)
+    if numbers.least > 0:
+        _push(state, _OLDEST, runs[run].last, runs[run].rank, run)
+        if runs[run].last - runs[run].first + numbers.slide < numbers.least:
+            _push(state, _SHORT, runs[run].last, runs[run].rank, run)
+
+
+@loop
+def _kill(state: _RunsState, run: int, at: int, whole: int) -> None:
     """Drop a run; whole: 1 where all of its value is dropped."""
-    row = numbers[_DROPPED]
-    numbers[_DROPPED] += 1
-    kills[row, KILL_SLOT], kills[row, KILL_AT], kills[row, KILL_END] = runs[run, SLOT], at, runs[run, LAST]
-    kills[row, KILL_BEGIN], kills[row, KILL_WEIGHT] = runs[run, SHOWN], runs[run, WEIGHT]
-    kills[row, KILL_RANK], kills[row, KILL_WHOLE] = runs[run, RANK], whole
-    numbers[_HELD] -= runs[run, WEIGHT]
-    runs[run, ALIVE] = 0
+    runs, kills, numbers = state.runs, state.kills, state.numbers[0]
+    row = numbers.dropped
+    numbers.dropped += 1
+    kills[row].slot, kills[row].at, kills[row].end = runs[run].slot, at, runs[run].last
+    kills[row].begin, kills[row].weight = runs[run].shown, runs[run].weight
+    kills[row].rank, kills[row].whole = runs[run].rank, whole
+    numbers.held -= runs[run].weight
+    runs[run].alive = 0
 
 
 @compiled()
-def _failing(runs, heaps, sizes, which, slide, least):  # type: ignore[no-untyped-def]
+def _failing(state: _RunsState, which: int) -> int:
     """Return the run on top of a heap by (last granule, hash), -1 for none; those that have changed are put right."""
-    while sizes[which] > 0:
-        run = heaps[which, 2, 0]
-        if not runs[run, ALIVE] or (which == _SHORT and runs[run, LAST] - runs[run, FIRST] + slide >= least):
-            _pop(heaps, sizes, which)
-        elif heaps[which, 0, 0] != runs[run, LAST]:
-            _pop(heaps, sizes, which)
-            _push(heaps, sizes, which, runs[run, LAST], runs[run, RANK], run)
+    runs, heap, numbers = state.runs, state.heaps[which], state.numbers[0]
+    while state.sizes[which] > 0:
+        run = heap[0].member
+        long = runs[run].last - runs[run].first + numbers.slide >= numbers.least
+        if not runs[run].alive or (which == _SHORT and long):
+            _pop(state, which)
+        elif heap[0].key != runs[run].last:
+            _pop(state, which)
+            _push(state, which, runs[run].last, runs[run].rank, run)
         else:
-            return run
+            return int(run)
     return -1
 
 
 @loop
-def _first_to_fail(runs, heaps, sizes, at, slide, length, least):  # type: ignore[no-untyped-def]
+def _first_to_fail(state: _RunsState, at: int) -> int:
     """Return the run that goes first of those that have ended and fail the predicate, -1 where none does."""
-    if least <= 0:
+    runs, numbers = state.runs, state.numbers[0]
+    if numbers.least <= 0:
         return -1
-    ended = at - 2 * slide
-    short = _failing(runs, heaps, sizes, _SHORT, slide, least)
-    if short >= 0 and runs[short, LAST] > ended:
+    ended = at - 2 * numbers.slide
+    short = _failing(state, _SHORT)
+    if short >= 0 and runs[short].last > ended:
         short = -1
-    oldest = _failing(runs, heaps, sizes, _OLDEST, slide, least)
-    if oldest >= 0 and runs[oldest, LAST] > min(ended, at - length + least - 1):
+    oldest = _failing(state, _OLDEST)
+    if oldest >= 0 and runs[oldest].last > min(ended, at - numbers.length + numbers.least - 1):
         oldest = -1
     if short < 0 or oldest < 0:
-        return max(short, oldest)
-    if runs[short, LAST] != runs[oldest, LAST]:
-        return short if runs[short, LAST] < runs[oldest, LAST] else oldest
-    return short if runs[short, RANK] <= runs[oldest, RANK] else oldest
+        return int(max(short, oldest))
+    if runs[short].last != runs[oldest].last:
+        return int(short if runs[short].last < runs[oldest].last else oldest)
+    return int(short if runs[short].rank <= runs[oldest].rank else oldest)
 
 
 @loop
-def _drop_value(runs, values, heaps, sizes, numbers, at, touched, marked, kills):  # type: ignore[no-untyped-def]
-    """Drop all runs of the value with the largest hash, if any is held of it; return how many runs are noted."""
-    slot = _pop(heaps, sizes, _RANKS)
-    values[_LISTED, slot] = 0
-    run = values[_RUNS, slot]
+def _drop_value(state: _RunsState, at: int) -> None:
+    """Drop all runs of the value with the largest hash, if any is held of it."""
+    runs, values, numbers = state.runs, state.values, state.numbers[0]
+    slot = _pop(state, _RANKS)
+    values[slot].listed = 0
+    run = values[slot].runs
     while run >= 0:
-        if runs[run, ALIVE]:
-            marked = _touch(runs, run, touched, marked)
-            numbers[_THRESHOLD] = min(numbers[_THRESHOLD], runs[run, RANK])
-            _kill(runs, run, numbers, at, 1, kills)
-        run = runs[run, _NEXT]
-    values[_RUNS, slot] = -1
-    return marked
+        if runs[run].alive:
+            _touch(state, run)
+            numbers.threshold = min(numbers.threshold, runs[run].rank)
+            _kill(state, run, at, 1)
+        run = runs[run].next
+    values[slot].runs = -1
 
 
 @compiled()
-def _show(runs, touched, marked, at, changes, count):  # type: ignore[no-untyped-def]
-    """Write what a boundary changes of the runs noted; return the rows, with more room if needed, and their number."""
-    if count + 2 * marked > changes.shape[0]:
-        wider = np.empty((2 * (count + 2 * marked), 5), np.int64)
-        wider[:count] = changes[:count]
+def _show(state: _RunsState, at: int, changes: Records, count: int) -> tuple[Records, int]:
+    """Write what a boundary changes of the runs noted; return the changes, with more room if needed, and their
+    number."""
+    runs, numbers = state.runs, state.numbers[0]
+    if count + 2 * numbers.marked > changes.shape[0]:
+        wider = np.empty(2 * (count + 2 * numbers.marked), CHANGE)
+        for k in range(count):
+            wider[k] = changes[k]
         changes = wider
-    for k in range(marked):
-        run = touched[k]
-        runs[run, _TOUCHED] = 0
-        was, now = runs[run, _OLD_SHOWN] != _NOTHING, runs[run, ALIVE] != 0
-        same = runs[run, _OLD_SHOWN] == runs[run, SHOWN] and runs[run, _OLD_LAST] == runs[run, LAST]
+    for k in range(numbers.marked):
+        run = state.touched[k]
+        runs[run].touched = 0
+        was, now = runs[run].old_shown != _NOTHING, runs[run].alive != 0
+        same = runs[run].old_shown == runs[run].shown and runs[run].old_last == runs[run].last
         if was and not (now and same):
-            changes[count, 0], changes[count, 1], changes[count, 4] = runs[run, SLOT], at, -1
-            changes[count, 2], changes[count, 3] = runs[run, _OLD_SHOWN], runs[run, _OLD_LAST]
+            changes[count].slot, changes[count].at, changes[count].sign = runs[run].slot, at, -1
+            changes[count].begin, changes[count].end = runs[run].old_shown, runs[run].old_last
             count += 1
         if now and not (was and same):
-            changes[count, 0], changes[count, 1], changes[count, 4] = runs[run, SLOT], at, 1
-            changes[count, 2], changes[count, 3] = runs[run, SHOWN], runs[run, LAST]
+            changes[count].slot, changes[count].at, changes[count].sign = runs[run].slot, at, 1
+            changes[count].begin, changes[count].end = runs[run].shown, runs[run].last
             count += 1
     return changes, count
 
 
 @loop
-def _follow(  # type: ignore[no-untyped-def]
-    slots,
-    ranks,
-    stamps,
-    weights,
-    entered,
-    runs,
-    held,
-    values,
-    heaps,
-    sizes,
-    numbers,
-    slide,
-    length,
-    least,
-    refuses_from,
-    until,
-    kills,
-    touched,
-):
-    """Take arrivals in order, and let time pass to `until`; return the changes of what is shown."""
-    changes, count = np.empty((64, 5), np.int64), 0
+def _follow(
+    state: _RunsState,
+    slots: Int64s,
+    ranks: Int64s,
+    stamps: Int64s,
+    weights: Int64s,
+    entered: Int64s,
+    held: int,
+    refuses_from: int,
+    until: int,
+) -> Records:
+    """Take arrivals in order, and let time pass to `until`; return the changes of what is shown. held: runs."""
+    runs, values, heaps, sizes, numbers = state.runs, state.values, state.heaps, state.sizes, state.numbers[0]
+    slide, length = numbers.slide, numbers.length
+    changes, count = np.empty(64, CHANGE), 0
     for run in range(held):
-        _enter(runs, run, values, heaps, sizes, numbers, slide, length, least)
-        slot = runs[run, SLOT]
-        if values[_OPEN, slot] < 0 or runs[values[_OPEN, slot], LAST] < runs[run, LAST]:
-            values[_OPEN, slot] = run
-    numbers[_MADE] = held
+        _enter(state, run)
+        slot = runs[run].slot
+        if values[slot].open < 0 or runs[values[slot].open].last < runs[run].last:
+            values[slot].open = run
+    numbers.made = held
     i = 0
     while True:
-        while sizes[_CUTS] > 0 and not runs[heaps[_CUTS, 2, 0], ALIVE]:
-            _pop(heaps, sizes, _CUTS)
-        at = heaps[_CUTS, 0, 0] if sizes[_CUTS] > 0 else NEVER
+        while sizes[_CUTS] > 0 and not runs[heaps[_CUTS, 0].member].alive:
+            _pop(state, _CUTS)
+        at = heaps[_CUTS, 0].key if sizes[_CUTS] > 0 else NEVER
         if i < slots.shape[0]:
             at = min(at, stamps[i])
         if at > until:
             return changes[:count]
-        marked = 0
-        while sizes[_CUTS] > 0 and heaps[_CUTS, 0, 0] <= at:
-            run = _pop(heaps, sizes, _CUTS)
-            if not runs[run, ALIVE]:
+        numbers.marked = 0
+        while sizes[_CUTS] > 0 and heaps[_CUTS, 0].key <= at:
+            run = _pop(state, _CUTS)
+            if not runs[run].alive:
                 continue
-            marked = _touch(runs, run, touched, marked)
-            if at - length >= runs[run, LAST]:
-                runs[run, ALIVE] = 0
-                numbers[_HELD] -= runs[run, WEIGHT]
+            _touch(state, run)
+            if at - length >= runs[run].last:
+                runs[run].alive = 0
+                numbers.held -= runs[run].weight
             else:
-                runs[run, SHOWN] = at - length
-                _push(heaps, sizes, _CUTS, at + slide, 0, run)
-        if i < slots.shape[0] and stamps[i] == at and refuses_from < numbers[_THRESHOLD]:
-            numbers[_THRESHOLD] = refuses_from
-            while sizes[_RANKS] > 0 and -heaps[_RANKS, 0, 0] >= refuses_from:
-                marked = _drop_value(runs, values, heaps, sizes, numbers, at, touched, marked, kills)
+                runs[run].shown = at - length
+                _push(state, _CUTS, at + slide, 0, run)
+        if i < slots.shape[0] and stamps[i] == at and refuses_from < numbers.threshold:
+            numbers.threshold = refuses_from
+            while sizes[_RANKS] > 0 and -heaps[_RANKS, 0].key >= refuses_from:
+                _drop_value(state, at)
         while i < slots.shape[0] and stamps[i] == at:
             slot = slots[i]
             entered[i] = 1
-            if ranks[i] >= numbers[_THRESHOLD]:
+            if ranks[i] >= numbers.threshold:
                 entered[i] = 2
             else:
-                run = values[_OPEN, slot]
-                if run >= 0 and runs[run, ALIVE] and runs[run, LAST] == at - slide:
-                    marked = _touch(runs, run, touched, marked)
-                    runs[run, LAST] = at
+                run = values[slot].open
+                if run >= 0 and runs[run].alive and runs[run].last == at - slide:
+                    _touch(state, run)
+                    runs[run].last = at
                 else:
-                    run = numbers[_MADE]
-                    numbers[_MADE] += 1
-                    runs[run, SLOT], runs[run, FIRST], runs[run, LAST] = slot, at, at
-                    runs[run, RANK], runs[run, WEIGHT] = ranks[i], weights[i]
-                    runs[run, SHOWN], runs[run, _TOUCHED] = _NOTHING, 0
-                    marked = _touch(runs, run, touched, marked)
-                    runs[run, SHOWN] = at - slide
-                    values[_OPEN, slot] = run
-                    _enter(runs, run, values, heaps, sizes, numbers, slide, length, least)
+                    run = numbers.made
+                    numbers.made += 1
+                    runs[run].slot, runs[run].first, runs[run].last = slot, at, at
+                    runs[run].rank, runs[run].weight = ranks[i], weights[i]
+                    runs[run].shown, runs[run].touched = _NOTHING, 0
+                    _touch(state, run)
+                    runs[run].shown = at - slide
+                    values[slot].open = run
+                    _enter(state, run)
             i += 1
-            while numbers[_HELD] > numbers[_BUDGET]:
-                run = _first_to_fail(runs, heaps, sizes, at, slide, length, least)
+            while numbers.held > numbers.budget:
+                run = _first_to_fail(state, at)
                 if run >= 0:
-                    marked = _touch(runs, run, touched, marked)
-                    _kill(runs, run, numbers, at, 0, kills)
+                    _touch(state, run)
+                    _kill(state, run, at, 0)
                 else:
-                    marked = _drop_value(runs, values, heaps, sizes, numbers, at, touched, marked, kills)
-        changes, count = _show(runs, touched, marked, at, changes, count)
+                    _drop_value(state, at)
+        changes, count = _show(state, at, changes, count)
 
 
 @dataclass(frozen=True)
@@ -301,16 +330,16 @@ class GranuleOutcome:
     """What arrivals and time did.
 
     Args:
-        runs: those held, rows of SLOT .. ALIVE.
+        runs: those held, of `RUN`.
         entered: per arrival 1 where its value is kept, 2 where it is refused.
-        changes: rows of CHANGE_..: what the boundaries change of what is shown.
-        kills: rows of KILL_..: the runs dropped.
+        changes: of `CHANGE`: what the boundaries change of what is shown.
+        kills: of `KILL`: the runs dropped.
     """
 
-    runs: Int64s
+    runs: Records
     entered: Int64s
-    changes: Int64s
-    kills: Int64s
+    changes: Records
+    kills: Records
 
 
 class GranuleBudgets:
@@ -331,59 +360,52 @@ class GranuleBudgets:
         self._slide, self._length, self._least = slide, length, least
 
     def admit(
-        self, held: Int64s, arrivals: GranuleArrivals, values: int, refuses_from: int, until: int
+        self, held: Records, arrivals: GranuleArrivals, values: int, refuses_from: int, until: int
     ) -> GranuleOutcome:
         """Take arrivals, and let time pass.
 
         Args:
-            held: the runs held, rows of SLOT .. ALIVE.
+            held: the runs held, of `RUN`.
             values: the number of slots.
             refuses_from: a threshold that has been decided, followed at the first arrival; NEVER for none.
             until: the last tick whose boundaries are looked at.
         """
-        own, of = (self.bucket_of(np.ascontiguousarray(ranks)) for ranks in (arrivals.ranks, held[:, RANK]))
+        own, of = (self.bucket_of(np.ascontiguousarray(ranks)) for ranks in (arrivals.ranks, held["rank"]))
         entered = np.empty(len(arrivals.slots), np.int64)
         runs, changed, kills = [], [], []
         for bucket, budget in enumerate(self.budgets):
-            rows, mine = np.flatnonzero(own == bucket), held[of == bucket]
+            rows, mine = np.flatnonzero(own == bucket), held.compress(of == bucket)
             room = len(mine) + len(rows)
-            table = np.zeros((room, RUN_COLUMNS), np.int64)
-            table[: len(mine), : ALIVE + 1] = mine
-            marks = np.zeros((3, values), np.int64)
-            marks[:_LISTED] = -1
-            numbers = np.array([budget, 0, self.thresholds[bucket], 0, 0], np.int64)
-            self._note_decided(bucket, refuses_from, arrivals.stamps[rows])
-            dropped, own_entered = np.empty((room, 7), np.int64), np.empty(len(rows), np.int64)
-            heaps, sizes = np.empty((4, 3, room + 1), np.int64), np.zeros(4, np.int64)
-            parts = (arrivals.slots, arrivals.ranks, arrivals.stamps, arrivals.weights)
-            changes = _follow(
-                *(np.ascontiguousarray(part[rows]) for part in parts),
-                own_entered,
-                table,
-                len(mine),
-                marks,
-                heaps,
-                sizes,
-                numbers,
-                self._slide,
-                self._length,
-                self._least,
-                refuses_from,
-                until,
-                dropped,
-                np.empty(room, np.int64),
+            table, numbers = np.zeros(room, RUN), np.zeros(1, _NUMBERS)
+            table[: len(mine)] = mine
+            table["touched"][: len(mine)] = 0
+            numbers["budget"], numbers["threshold"] = budget, self.thresholds[bucket]
+            numbers["slide"], numbers["length"], numbers["least"] = self._slide, self._length, self._least
+            state = _RunsState(
+                runs=table,
+                values=np.repeat(_NO_VALUE, values),
+                heaps=np.empty((4, room + 1), _HEAPED),
+                sizes=np.zeros(4, np.int64),
+                numbers=numbers,
+                kills=np.empty(room, KILL),
+                touched=np.empty(room, np.int64),
             )
+            self._note_decided(bucket, refuses_from, arrivals.stamps[rows])
+            own_entered = np.empty(len(rows), np.int64)
+            parts = (arrivals.slots, arrivals.ranks, arrivals.stamps, arrivals.weights)
+            own_parts = (np.ascontiguousarray(part[rows]) for part in parts)
+            changes = _follow(state, *own_parts, own_entered, len(mine), refuses_from, until)
             entered[rows] = own_entered
-            made = table[: numbers[_MADE]]
-            runs.append(made[made[:, ALIVE] != 0][:, : ALIVE + 1])
+            made, dropped = table[: numbers["made"][0]], int(numbers["dropped"][0])
+            runs.append(made.compress(made["alive"] != 0))
             changed.append(changes)
-            kills.append(dropped[: numbers[_DROPPED]])
+            kills.append(state.kills[:dropped])
             if self.falling is not None:
-                whole = kills[-1][kills[-1][:, KILL_WHOLE] == 1]
-                self.falling.note(bucket, whole[:, KILL_AT], whole[:, KILL_RANK])
-            self.thresholds[bucket] = int(numbers[_THRESHOLD])
-            self.dropped += int(numbers[_DROPPED])
-        return GranuleOutcome(np.concatenate(runs), entered, np.concatenate(changed), np.concatenate(kills))
+                whole = kills[-1].compress(kills[-1]["whole"] == 1)
+                self.falling.note(bucket, whole["at"], whole["rank"])
+            self.thresholds[bucket] = int(numbers["threshold"][0])
+            self.dropped += dropped
+        return GranuleOutcome(joined(runs), entered, joined(changed), joined(kills))
 
     def _note_decided(self, bucket: int, refuses_from: int, stamps: Int64s) -> None:
         """Note that a decided threshold is followed at the first arrival."""

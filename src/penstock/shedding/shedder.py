@@ -10,60 +10,39 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.arrays import Int64s, Records, joined
 from penstock.shedding import machine
 from penstock.shedding.contract import Shedding
 from penstock.shedding.layout import (
     ALWAYS,
-    BEGIN_,
-    BUDGET,
-    COUNT,
-    COVERED,
-    DROP_COLUMNS,
-    END_,
-    ENTRY_COLUMNS,
-    EXPIRES,
+    COSTS,
+    DROP,
+    ENTRY,
     EXPIRIES,
-    EXTRANEOUS,
-    FREE_ENTRIES,
-    FREE_STRETCHES,
-    HEAD,
     HEAPS,
-    HELD,
-    LAST,
-    LAST_END,
-    LEAST_BEGIN,
-    LOST_LEFT,
-    LOST_RIGHT,
     NEVER,
-    NUMBER,
     NUMBERS,
-    RANK,
-    SAMPLE_BELOW,
-    SAMPLE_HELD,
     SAMPLED,
-    SEEKS,
-    SLOT,
     STRETCH,
-    STRETCH_COLUMNS,
-    THRESHOLD,
-    TIE,
-    VALUE_COLUMNS,
-    VALUE_RANK,
-    VANISHED,
-    WEIGHT,
-    Int64s,
+    VALUE,
+    State,
 )
 from penstock.shedding.policies import DropUnit
 
 #: The most ArrivingTuples in one call of the compiled loop; bounds the room that is kept for them.
 SLICE = 1 << 16
 
-#: The columns of an entry that a checkpoint keeps; the others follow.
-SAVED = (SLOT, BEGIN_, END_, EXPIRES, NUMBER, RANK, TIE, WEIGHT)
+#: The fields of an entry that a checkpoint keeps, a column each; the others follow.
+SAVED = ["slot", "begin", "end", "expires", "number", "rank", "tie", "weight"]
 #: Columns of a saved entry behind these: the largest end that its value has shown, and, at the first entry of a
 #: stretch, the ticks lost at its two ends.
 _LAST_END, _LEFT, _RIGHT = range(len(SAVED), len(SAVED) + 3)
 SAVED_COLUMNS = len(SAVED) + 3
+SAVED_SLOT = SAVED.index("slot")
+#: Of a value without entries.
+_NO_VALUE = np.array((-1, 0, ALWAYS, 0), VALUE)
+#: The lists of free records, and the numbers of them.
+_FREE = ("free_entries", "free_stretches")
 
 
 @dataclass(frozen=True)
@@ -107,11 +86,11 @@ class SheddingOutcome:
 
     Args:
         entered: per arrival 1 for a new entry, 0 for one equal to an entry, 2 for one refused by a threshold.
-        drops: a row per tuple dropped, with the columns DROPPED.. of `layout.py`.
+        drops: a `DROP` per tuple dropped.
     """
 
     entered: Int64s
-    drops: Int64s
+    drops: Records
 
 
 @dataclass(frozen=True)
@@ -128,62 +107,69 @@ class Shedder:
 
     def __init__(self, shedding: Shedding, budget: int) -> None:
         self.shedding = shedding
-        self._parameters = shedding.parameters()
-        self._numbers = np.zeros(NUMBERS, np.int64)
-        self._numbers[BUDGET] = budget
-        self._numbers[LEAST_BEGIN] = ALWAYS
-        self._numbers[THRESHOLD] = NEVER
-        self._entries = np.empty((0, ENTRY_COLUMNS), np.int64)
-        self._stretches = np.empty((0, STRETCH_COLUMNS), np.int64)
-        self._values = np.empty((0, VALUE_COLUMNS), np.int64)
-        self._items = np.empty((2 * HEAPS, 0), np.int64)
-        self._places = np.empty((HEAPS, 0), np.int64)
-        self._sizes = np.zeros(HEAPS, np.int64)
-        self._free_entries = np.empty(0, np.int64)
-        self._free_stretches = np.empty(0, np.int64)
+        none, numbers = np.empty(0, np.int64), np.zeros(1, NUMBERS)
+        numbers["budget"], numbers["least_begin"], numbers["threshold"] = budget, ALWAYS, NEVER
+        self._state = State(
+            items=np.empty((2 * HEAPS, 0), np.int64),
+            places=np.empty((HEAPS, 0), np.int64),
+            sizes=np.zeros(HEAPS, np.int64),
+            entries=np.zeros(0, ENTRY),
+            stretches=np.zeros(0, STRETCH),
+            values=np.zeros(0, VALUE),
+            numbers=numbers,
+            parameters=shedding.parameters(),
+            free_entries=none,
+            free_stretches=none,
+        )
         self.arrived = 0
+
+    def _number(self, name: str) -> int:
+        return int(self._state.numbers[name][0])
+
+    def _members(self, heap: int) -> Int64s:
+        return self._state.items[heap, : self._state.sizes[heap]]
 
     # --- figures
 
     @property
     def held(self) -> int:
         """Return the weight held, the sample included."""
-        return int(self._numbers[HELD] + self._numbers[SAMPLE_HELD])
+        return self._number("held") + self._number("sample_held")
 
     @property
     def entries(self) -> int:
         """Return the number of tuples held, without the sample."""
-        return int(self._sizes[EXPIRIES])
+        return int(self._state.sizes[EXPIRIES])
 
     @property
     def covered(self) -> int:
         """Return the ticks of all stretches together."""
-        return int(self._numbers[COVERED])
+        return self._number("covered")
 
     @property
     def last_end(self) -> int:
         """Return the largest end of what is held."""
-        return int(self._entries[self._items[EXPIRIES, : self._sizes[EXPIRIES]], END_].max(initial=ALWAYS))
+        return int(self.rows()["end"].max(initial=ALWAYS))
 
     @property
     def extraneous(self) -> int:
         """Return how many stretches drops have made by cutting others."""
-        return int(self._numbers[EXTRANEOUS])
+        return self._number("extraneous")
 
     @property
     def vanished(self) -> int:
         """Return how many stretches have gone with a drop of their last tuple."""
-        return int(self._numbers[VANISHED])
+        return self._number("vanished")
 
     @property
     def budget(self) -> int:
-        return int(self._numbers[BUDGET])
+        return self._number("budget")
 
     def set_budget(self, budget: int) -> None:
         """Change the budget; the next arrival brings what is held below it."""
-        self._numbers[BUDGET] = budget
+        self._state.numbers["budget"] = budget
 
-    def refuse(self, threshold: int, clock: int, stamp: int) -> Int64s:
+    def refuse(self, threshold: int, clock: int, stamp: int) -> Records:
         """Refuse the values of at least this rank from now on, and drop what is held of them, the largest rank first.
 
         The threshold never rises again: a value that is kept again would be emitted as if it began then.
@@ -193,35 +179,34 @@ class Shedder:
             stamp: the timestamp of the drops.
 
         Returns:
-            The drops, rows as of a `SheddingOutcome`.
+            The drops.
         """
-        none = np.empty((0, DROP_COLUMNS), np.int64)
         if threshold >= self.refuses_from:
-            return none
+            return np.zeros(0, DROP)
         self.expire(clock)
-        entries = int(self._sizes[EXPIRIES])
+        entries = self.entries
         self._make_room(entries if self.shedding.sample else 0, 0)
-        state = self._state()
-        machine.begin_sample(*state[:-1])
-        self._numbers[THRESHOLD] = threshold
-        refused = np.flatnonzero((self._values[:, LAST] >= 0) & (self._values[:, VALUE_RANK] >= threshold))
-        drops, dropped = np.empty((entries, DROP_COLUMNS), np.int64), 0
-        for slot in refused[np.argsort(-self._values[refused, VALUE_RANK], kind="stable")]:
-            dropped = machine.drop_value(*state, slot, stamp, drops, dropped)
+        state = self._state
+        machine.begin_sample(state)
+        state.numbers["threshold"] = threshold
+        refused = np.flatnonzero((state.values["last"] >= 0) & (state.values["rank"] >= threshold))
+        drops, dropped = np.empty(entries, DROP), 0
+        for slot in refused[np.argsort(-state.values["rank"][refused], kind="stable")]:
+            dropped = machine.drop_value(state, slot, stamp, drops, dropped)
         return drops[:dropped]
 
     @property
     def sample_share(self) -> float:
         """Return the share of the values that the sample holds now; 0 before shedding begins."""
-        return float(self._numbers[SAMPLE_BELOW]) / 2.0**63
+        return self._number("sample_below") / 2.0**63
 
-    def rows(self) -> Int64s:
-        """Return the entries, columns as in `layout.py`, in no order."""
-        return self._entries[self._items[EXPIRIES, : self._sizes[EXPIRIES]]]
+    def rows(self) -> Records:
+        """Return the entries, in no order."""
+        return self._state.entries.take(self._members(EXPIRIES))
 
-    def sample_rows(self) -> Int64s:
+    def sample_rows(self) -> Records:
         """Return the entries of the sample."""
-        return self._entries[self._items[SAMPLED, : self._sizes[SAMPLED]]]
+        return self._state.entries.take(self._members(SAMPLED))
 
     # --- arrivals
 
@@ -229,148 +214,143 @@ class Shedder:
         """Take arrivals in order."""
         outcomes = [self._arrive(arrivals.part(k, k + SLICE)) for k in range(0, len(arrivals), SLICE)]
         if not outcomes:
-            return SheddingOutcome(np.empty(0, np.int64), np.empty((0, DROP_COLUMNS), np.int64))
+            return SheddingOutcome(np.empty(0, np.int64), np.zeros(0, DROP))
         return SheddingOutcome(
-            np.concatenate([one.entered for one in outcomes]), np.concatenate([one.drops for one in outcomes])
+            np.concatenate([one.entered for one in outcomes]), joined([one.drops for one in outcomes])
         )
 
     def _arrive(self, arrivals: ArrivingTuples) -> SheddingOutcome:
         count = len(arrivals)
-        held = int(self._sizes[EXPIRIES])
+        held = self.entries
         self._make_room(2 * count + (held if self.shedding.sample else 0) + 2, int(arrivals.slots.max()) + 1)
         entered = np.empty(count, np.int64)
-        drops = np.empty((held + count, DROP_COLUMNS), np.int64)
-        dropped = machine.run(*self._state(), self.arrived, *vars(arrivals).values(), entered, drops)
+        drops = np.empty(held + count, DROP)
+        dropped = machine.run(self._state, self.arrived, *vars(arrivals).values(), entered, drops)
         self.arrived += count
         return SheddingOutcome(entered, drops[:dropped])
 
     def expire(self, clock: int) -> None:
         """Remove what has left the window at `clock`."""
-        machine.expire(*self._state(), clock)
-
-    def _state(self) -> tuple[Int64s, ...]:
-        return (
-            self._items,
-            self._places,
-            self._sizes,
-            self._entries,
-            self._stretches,
-            self._values,
-            self._numbers,
-            self._parameters,
-            self._free_entries,
-            self._free_stretches,
-        )
+        machine.expire(self._state, clock)
 
     def _make_room(self, entries: int, slots: int) -> None:
         """Make room for that many further entries, and for slots below a number."""
-        if slots > len(self._values):
-            more = np.empty((max(slots, 2 * len(self._values)), VALUE_COLUMNS), np.int64)
-            more[:] = (-1, 0, ALWAYS, 0)
-            more[: len(self._values)] = self._values
-            self._values = more
-        missing = entries - int(self._numbers[FREE_ENTRIES])
-        had = len(self._entries)
+        state = self._state
+        if slots > len(state.values):
+            values = np.repeat(_NO_VALUE, max(slots, 2 * len(state.values)))
+            values[: len(state.values)] = state.values
+            state = state._replace(values=values)
+        missing = entries - self._number("free_entries")
+        had = len(state.entries)
         if missing > 0:
             size = max(had + missing, 2 * had)
-            self._entries = _grown(self._entries, size)
-            self._stretches = _grown(self._stretches, size)
-            for name, count in (("_free_entries", FREE_ENTRIES), ("_free_stretches", FREE_STRETCHES)):
-                free, used = _grown(getattr(self, name), size), int(self._numbers[count])
-                free[used : used + size - had] = np.arange(had, size)
-                self._numbers[count] += size - had
-                setattr(self, name, free)
-        room = max(len(self._entries), len(self._values))
-        if room > self._items.shape[1]:
+            free = {}
+            for name in _FREE:
+                used = self._number(name)
+                free[name] = np.empty(size, np.int64)
+                free[name][:used] = getattr(state, name)[:used]
+                free[name][used : used + size - had] = np.arange(had, size)
+                state.numbers[name] += size - had
+            state = state._replace(
+                entries=_grown(state.entries, size),
+                stretches=_grown(state.stretches, size),
+                free_entries=free["free_entries"],
+                free_stretches=free["free_stretches"],
+            )
+        room, known = max(len(state.entries), len(state.values)), state.items.shape[1]
+        if room > known:
             items, places = np.zeros((2 * HEAPS, room), np.int64), np.full((HEAPS, room), -1, np.int64)
-            items[:, : self._items.shape[1]], places[:, : self._items.shape[1]] = self._items, self._places
-            self._items, self._places = items, places
+            items[:, :known], places[:, :known] = state.items, state.places
+            state = state._replace(items=items, places=places)
+        self._state = state
 
     # --- checkpoints
 
     def saved(self) -> SavedTuples:
         """Return all state, as arrays that do not change later."""
-        places = self._items[EXPIRIES, : self._sizes[EXPIRIES]]
-        places = places[np.argsort(self._entries[places, NUMBER])]
-        rows = self._entries[places]
-        last_ends = self._values[rows[:, SLOT], LAST_END]
-        first = self._stretches[rows[:, STRETCH], HEAD] == places
-        lost = self._stretches[rows[:, STRETCH]][:, (LOST_LEFT, LOST_RIGHT)] * first[:, None]
+        state, places = self._state, self._members(EXPIRIES)
+        places = places[np.argsort(state.entries["number"][places])]
+        rows = state.entries.take(places)
+        stretches = state.stretches.take(rows["stretch"])
+        first = stretches["head"] == places
+        lost = [state.values["last_end"][rows["slot"]], stretches["lost_left"] * first, stretches["lost_right"] * first]
         sample = self.sample_rows()
-        sample = sample[np.argsort(sample[:, NUMBER])]
-        none = np.zeros((len(sample), 3), np.int64)
+        sample = sample.take(np.argsort(sample["number"]))
         return SavedTuples(
-            np.column_stack([rows[:, SAVED], last_ends, lost]),
-            np.column_stack([sample[:, SAVED], none]),
-            np.append(self._numbers[:SEEKS], self.arrived),
+            np.column_stack([*(rows[name] for name in SAVED), *lost]),
+            np.column_stack([*(sample[name] for name in SAVED), np.zeros((len(sample), 3), np.int64)]),
+            np.array([*state.numbers[0].item()[:-1], self.arrived], np.int64),
         )
 
     def restore(self, saved: SavedTuples) -> None:
         """Take back what `saved` returned, on a new shedder. Values may have other slots by now."""
         slots = max((int(part[:, 0].max()) + 1 for part in (saved.entries, saved.sample) if len(part)), default=0)
         self._make_room(len(saved.entries) + len(saved.sample) + 2, slots)
-        kept = np.append(saved.numbers[:-1], 0)
+        state, own = self._state, self._state.numbers.copy()
+        state.numbers[0] = (*saved.numbers[:-1].tolist(), 0)
         self.arrived = int(saved.numbers[-1])
-        for name in (HELD, SAMPLE_HELD, FREE_ENTRIES, FREE_STRETCHES, COVERED):
-            kept[name] = self._numbers[name]
-        self._numbers[:] = kept
-        machine.restore_sample(*self._state(), _entry_rows(saved.sample))
-        machine.restore_entries(*self._state(), _entry_rows(saved.entries))
-        places = self._items[EXPIRIES, : self._sizes[EXPIRIES]]
-        by_number = places[np.argsort(self._entries[places, NUMBER])]
-        self._values[saved.entries[:, 0], LAST_END] = saved.entries[:, _LAST_END]
+        for name in ("held", "sample_held", "free_entries", "free_stretches", "covered"):
+            state.numbers[name] = own[name]
+        machine.restore_sample(state, _entry_rows(saved.sample))
+        machine.restore_entries(state, _entry_rows(saved.entries))
+        places = self._members(EXPIRIES)
+        by_number = places[np.argsort(state.entries["number"][places])]
+        state.values["last_end"][saved.entries[:, SAVED_SLOT]] = saved.entries[:, _LAST_END]
         lost = np.flatnonzero((saved.entries[:, (_LEFT, _RIGHT)] != 0).any(axis=1))
-        stretches = self._entries[by_number[lost], STRETCH]
-        self._stretches[stretches, LOST_LEFT] = saved.entries[lost, _LEFT]
-        self._stretches[stretches, LOST_RIGHT] = saved.entries[lost, _RIGHT]
+        stretches = state.entries["stretch"][by_number[lost]]
+        state.stretches["lost_left"][stretches] = saved.entries[lost, _LEFT]
+        state.stretches["lost_right"][stretches] = saved.entries[lost, _RIGHT]
 
     # --- slots
 
     def live(self, count: int) -> Int64s:
         """Return how many entries, those of the sample included, each of `count` slots has."""
         found = np.zeros(count, np.int64)
-        known = min(count, len(self._values))
-        found[:known] = self._values[:known, COUNT]
-        return found + np.bincount(self.sample_rows()[:, SLOT], minlength=count)[:count]
+        values = self._state.values
+        known = min(count, len(values))
+        found[:known] = values["count"][:known]
+        return found + np.bincount(self.sample_rows()["slot"], minlength=count)[:count]
 
     def renumber(self, kept: Int64s) -> None:
         """Give values other slots: kept[k], which has all that are live among others, becomes k."""
-        size = max(len(self._values), int(kept.max(initial=-1)) + 1)
+        size = max(len(self._state.values), int(kept.max(initial=-1)) + 1)
         self._make_room(0, size)
-        old = self._values.copy()
-        if self.shedding.policy.unit == DropUnit.VALUE:
-            self._places[0] = -1
+        state = self._state
+        kept_values = state.values.take(kept)
         numbers = np.full(size, -1, np.int64)
         numbers[kept] = np.arange(len(kept))
-        self._values[:] = (-1, 0, ALWAYS, 0)
-        self._values[: len(kept)] = old[kept]
+        state.values[:] = _NO_VALUE
+        state.values[: len(kept)] = kept_values
         for heap in (EXPIRIES, SAMPLED):
-            places = self._items[heap, : self._sizes[heap]]
-            self._entries[places, SLOT] = numbers[self._entries[places, SLOT]]
+            places = self._members(heap)
+            state.entries["slot"][places] = numbers[state.entries["slot"][places]]
         if self.shedding.policy.unit == DropUnit.VALUE:
-            members = numbers[self._items[0, : self._sizes[0]]]
-            self._items[0, : self._sizes[0]] = members
-            self._places[0, members] = np.arange(len(members))
+            members = numbers[self._members(COSTS)]
+            self._members(COSTS)[:] = members
+            state.places[COSTS] = -1
+            state.places[COSTS, members] = np.arange(len(members))
 
     @property
     def nbytes(self) -> int:
         """Return the bytes of all arrays."""
-        arrays = (self._entries, self._stretches, self._values, self._items, self._places)
+        state = self._state
+        arrays = (state.entries, state.stretches, state.values, state.items, state.places)
         return sum(array.nbytes for array in arrays)
 
     @property
     def refuses_from(self) -> int:
         """Return the rank from which on values are refused."""
-        return int(self._numbers[THRESHOLD])
+        return self._number("threshold")
 
 
-def _grown(array: Int64s, size: int) -> Int64s:
-    made = np.zeros((size, *array.shape[1:]), np.int64)
-    made[: len(array)] = array
+def _grown(records: Records, size: int) -> Records:
+    made = np.zeros(size, records.dtype)
+    made.view(np.uint8)[: records.nbytes] = records.view(np.uint8)
     return made
 
 
-def _entry_rows(saved: Int64s) -> Int64s:
-    rows = np.zeros((len(saved), ENTRY_COLUMNS), np.int64)
-    rows[:, SAVED] = saved[:, : len(SAVED)]
+def _entry_rows(saved: Int64s) -> Records:
+    rows = np.zeros(len(saved), ENTRY)
+    for column, name in enumerate(SAVED):
+        rows[name] = saved[:, column]
     return rows

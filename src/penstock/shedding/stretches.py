@@ -6,435 +6,350 @@ loops take no objects.
 
 from __future__ import annotations
 
+from penstock.arrays import Records
 from penstock.shedding.compiled import loop
 from penstock.shedding.costs import cost_of, is_redundant
 from penstock.shedding.heaps import goes_first, put, take
-from penstock.shedding.layout import (
-    ALWAYS,
-    BEGIN_,
-    CANDIDATE,
-    COST,
-    COSTS,
-    COUNT,
-    COVERED,
-    END_,
-    FREE_ENTRIES,
-    FREE_STRETCHES,
-    GROWING,
-    GROWING_COST,
-    GROWINGS,
-    HEAD,
-    INNER,
-    KNOWS,
-    LAST,
-    LAST_END,
-    LEAST_BEGIN,
-    LEFT,
-    LOST_LEFT,
-    LOST_RIGHT,
-    NEVER,
-    NEXT,
-    PREVIOUS,
-    REACH,
-    REACHED_BY,
-    RECHECK,
-    RECHECKS,
-    REDUNDANTS,
-    RIGHT,
-    SCANS,
-    SEEKS,
-    SIZE,
-    SLOT,
-    STRETCH,
-    TAIL,
-    UNIT,
-)
+from penstock.shedding.layout import ALWAYS, COSTS, GROWINGS, NEVER, RECHECKS, REDUNDANTS, State
 
 
 @loop
-def _mark(items, places, sizes, entries, stretches, values, parameters, i, inner):  # type: ignore[no-untyped-def]
+def _mark(state: State, i: int, inner: int) -> None:
     """Note whether entry i is an inner one of its stretch."""
-    if i >= 0 and entries[i, INNER] != inner:
-        entries[i, INNER] = inner
+    places, entries = state.places, state.entries
+    if i >= 0 and entries[i].inner != inner:
+        entries[i].inner = inner
         if places[REDUNDANTS, i] >= 0:
-            put(REDUNDANTS, i, items, places, sizes, entries, stretches, values, parameters)
+            put(state, REDUNDANTS, i)
 
 
 @loop
-def _withdraw(items, places, sizes, entries, stretches, values, parameters, s):  # type: ignore[no-untyped-def]
+def _withdraw(state: State, s: int) -> None:
     """Take the candidates of stretch s out of the heaps, before what they are ordered by changes."""
-    if parameters[UNIT] == 2:
-        take(COSTS, s, items, places, sizes, entries, stretches, values, parameters)
-        take(GROWINGS, s, items, places, sizes, entries, stretches, values, parameters)
+    parameters = state.parameters[0]
+    if parameters.unit == 2:
+        take(state, COSTS, s)
+        take(state, GROWINGS, s)
 
 
 @loop
-def _unmark(items, places, sizes, entries, stretches, values, parameters, s):  # type: ignore[no-untyped-def]
-    _mark(items, places, sizes, entries, stretches, values, parameters, stretches[s, LEFT], 1)
-    _mark(items, places, sizes, entries, stretches, values, parameters, stretches[s, RIGHT], 1)
-    stretches[s, LEFT] = stretches[s, RIGHT] = -1
+def _unmark(state: State, s: int) -> None:
+    stretches = state.stretches
+    _mark(state, stretches[s].left, 1)
+    _mark(state, stretches[s].right, 1)
+    stretches[s].left = stretches[s].right = -1
 
 
 @loop
-def refresh(items, places, sizes, entries, stretches, values, numbers, parameters, s, spared):  # type: ignore[no-untyped-def]
+def refresh(state: State, s: int, spared: int) -> None:
     """Find the candidates of stretch s again. spared: an entry that is none, or -1."""
-    if parameters[UNIT] != 2 or not numbers[SEEKS]:
+    places = state.places
+    entries, stretches = state.entries, state.stretches
+    numbers, parameters = state.numbers[0], state.parameters[0]
+    if parameters.unit != 2 or not numbers.seeks:
         return
-    left, right = stretches[s, HEAD], entries[stretches[s, TAIL], REACHED_BY]
-    if stretches[s, LEFT] != left or stretches[s, RIGHT] != right:
-        _unmark(items, places, sizes, entries, stretches, values, parameters, s)
-        stretches[s, LEFT], stretches[s, RIGHT] = left, right
-        _mark(items, places, sizes, entries, stretches, values, parameters, left, 0)
-        _mark(items, places, sizes, entries, stretches, values, parameters, right, 0)
+    left, right = stretches[s].head, entries[stretches[s].tail].reached_by
+    if stretches[s].left != left or stretches[s].right != right:
+        _unmark(state, s)
+        stretches[s].left, stretches[s].right = left, right
+        _mark(state, left, 0)
+        _mark(state, right, 0)
     best, least, recheck, grows = -1, 0, NEVER, False
     i = left
     while True:
         if i != spared and places[REDUNDANTS, i] < 0:
-            cost, pieces, soon = cost_of(entries, stretches, numbers, parameters, i)
+            cost, pieces, soon = cost_of(state, i)
             recheck = min(recheck, soon)
-            if parameters[KNOWS] and i == right and pieces > 0 and entries[right, END_] >= numbers[LEAST_BEGIN]:
+            if parameters.knows and i == right and pieces > 0 and entries[right].end >= numbers.least_begin:
                 grows = True
-                stretches[s, GROWING], stretches[s, GROWING_COST] = i, cost
-            elif best < 0 or cost < least or (cost == least and goes_first(entries, parameters, i, best)):
+                stretches[s].growing, stretches[s].growing_cost = i, cost
+            elif best < 0 or cost < least or (cost == least and goes_first(state, i, best)):
                 best, least = i, cost
-        if parameters[SCANS]:
-            if i == stretches[s, TAIL]:
+        if parameters.scans:
+            if i == stretches[s].tail:
                 break
-            i = entries[i, NEXT]
+            i = entries[i].next
         elif i == right:
             break
         else:
             i = right
-    if parameters[KNOWS] and entries[right, END_] >= numbers[LEAST_BEGIN]:
-        recheck = min(recheck, entries[right, END_])
+    if parameters.knows and entries[right].end >= numbers.least_begin:
+        recheck = min(recheck, entries[right].end)
     if best >= 0:
-        stretches[s, CANDIDATE], stretches[s, COST] = best, least
-        put(COSTS, s, items, places, sizes, entries, stretches, values, parameters)
+        stretches[s].candidate, stretches[s].cost = best, least
+        put(state, COSTS, s)
     else:
-        take(COSTS, s, items, places, sizes, entries, stretches, values, parameters)
+        take(state, COSTS, s)
     if grows:
-        put(GROWINGS, s, items, places, sizes, entries, stretches, values, parameters)
+        put(state, GROWINGS, s)
     else:
-        take(GROWINGS, s, items, places, sizes, entries, stretches, values, parameters)
-    if parameters[KNOWS] and recheck != NEVER and numbers[LEAST_BEGIN] != ALWAYS:
-        stretches[s, RECHECK] = recheck
-        put(RECHECKS, s, items, places, sizes, entries, stretches, values, parameters)
+        take(state, GROWINGS, s)
+    if parameters.knows and recheck != NEVER and numbers.least_begin != ALWAYS:
+        stretches[s].recheck = recheck
+        put(state, RECHECKS, s)
     else:
-        take(RECHECKS, s, items, places, sizes, entries, stretches, values, parameters)
+        take(state, RECHECKS, s)
 
 
 @loop
-def judge(items, places, sizes, entries, stretches, values, parameters, i):  # type: ignore[no-untyped-def]
+def judge(state: State, i: int) -> None:
     """Note whether entry i is redundant."""
+    places, entries = state.places, state.entries
     if is_redundant(entries, i):
         if places[REDUNDANTS, i] < 0:
-            put(REDUNDANTS, i, items, places, sizes, entries, stretches, values, parameters)
+            put(state, REDUNDANTS, i)
     else:
-        take(REDUNDANTS, i, items, places, sizes, entries, stretches, values, parameters)
+        take(state, REDUNDANTS, i)
 
 
 @loop
-def _judge_around(  # type: ignore[no-untyped-def]
-    items,
-    places,
-    sizes,
-    entries,
-    stretches,
-    values,
-    parameters,
-    before,
-    following,
-    begin,
-    end,
-):
+def _judge_around(state: State, before: int, following: int, begin: int, end: int) -> None:
     """Judge those around [begin, end), which came or went between `before` and `following`.
 
     The one before covers what an earlier one that ends no later has in common with the period, and so on: the walk ends
     where no tuple beyond reaches further.
     """
+    entries = state.entries
     covered = begin
     i = before
-    while i >= 0 and entries[i, REACH] > covered:
-        if entries[i, END_] > covered:
-            judge(items, places, sizes, entries, stretches, values, parameters, i)
-            covered = entries[i, END_]
-        i = entries[i, PREVIOUS]
+    while i >= 0 and entries[i].reach > covered:
+        if entries[i].end > covered:
+            judge(state, i)
+            covered = entries[i].end
+        i = entries[i].previous
     i = following
     covered = begin
-    while i >= 0 and entries[i, BEGIN_] < end and covered < end:
-        if min(entries[i, END_], end) > covered:
-            judge(items, places, sizes, entries, stretches, values, parameters, i)
-            covered = max(covered, entries[i, END_])
-        i = entries[i, NEXT]
+    while i >= 0 and entries[i].begin < end and covered < end:
+        if min(entries[i].end, end) > covered:
+            judge(state, i)
+            covered = max(covered, entries[i].end)
+        i = entries[i].next
 
 
 @loop
-def _free_stretch(items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, s):  # type: ignore[no-untyped-def]
-    _withdraw(items, places, sizes, entries, stretches, values, parameters, s)
-    take(RECHECKS, s, items, places, sizes, entries, stretches, values, parameters)
-    free_stretches[numbers[FREE_STRETCHES]] = s
-    numbers[FREE_STRETCHES] += 1
+def _free_stretch(state: State, s: int) -> None:
+    numbers, free_stretches = state.numbers[0], state.free_stretches
+    _withdraw(state, s)
+    take(state, RECHECKS, s)
+    free_stretches[numbers.free_stretches] = s
+    numbers.free_stretches += 1
 
 
 @loop
-def _new_stretch(stretches, numbers, free_stretches):  # type: ignore[no-untyped-def]
-    numbers[FREE_STRETCHES] -= 1
-    s = free_stretches[numbers[FREE_STRETCHES]]
-    stretches[s, LOST_LEFT] = stretches[s, LOST_RIGHT] = 0
-    stretches[s, LEFT] = stretches[s, RIGHT] = -1
-    return s
+def _new_stretch(state: State) -> int:
+    stretches, numbers, free_stretches = state.stretches, state.numbers[0], state.free_stretches
+    numbers.free_stretches -= 1
+    s = free_stretches[numbers.free_stretches]
+    stretches[s].lost_left = stretches[s].lost_right = 0
+    stretches[s].left = stretches[s].right = -1
+    return int(s)
 
 
 @loop
-def place_of(entries, stretches, values, slot, begin, end):  # type: ignore[no-untyped-def]
+def place_of(state: State, slot: int, begin: int, end: int) -> tuple[int, int]:
     """Return the entries before and behind which [begin, end) belongs in the list of a value; -1 for none."""
-    before, following = values[slot, LAST], -1
+    entries, stretches, values = state.entries, state.stretches, state.values
+    before, following = values[slot].last, -1
     while before >= 0:
-        if entries[before, BEGIN_] < begin or (entries[before, BEGIN_] == begin and entries[before, END_] >= end):
+        if entries[before].begin < begin or (entries[before].begin == begin and entries[before].end >= end):
             break
-        first = stretches[entries[before, STRETCH], HEAD]
-        following = first if entries[first, BEGIN_] > begin else before
-        before = entries[following, PREVIOUS]
+        first = stretches[entries[before].stretch].head
+        following = first if entries[first].begin > begin else before
+        before = entries[following].previous
     return before, following
 
 
 @loop
-def insert(  # type: ignore[no-untyped-def]
-    items,
-    places,
-    sizes,
-    entries,
-    stretches,
-    values,
-    numbers,
-    parameters,
-    free_stretches,
-    i,
-    before,
-    following,
-):
+def insert(state: State, i: int, before: int, following: int) -> None:
     """Insert entry i, whose SLOT, period and so on are set, between two entries of its list."""
-    slot, begin, end = entries[i, SLOT], entries[i, BEGIN_], entries[i, END_]
-    entries[i, PREVIOUS], entries[i, NEXT], entries[i, INNER] = before, following, 1
+    entries, stretches, values = state.entries, state.stretches, state.values
+    numbers, parameters = state.numbers[0], state.parameters[0]
+    slot, begin, end = entries[i].slot, entries[i].begin, entries[i].end
+    entries[i].previous, entries[i].next, entries[i].inner = before, following, 1
     if before >= 0:
-        entries[before, NEXT] = i
+        entries[before].next = i
     if following >= 0:
-        entries[following, PREVIOUS] = i
+        entries[following].previous = i
     else:
-        values[slot, LAST] = i
-    values[slot, COUNT] += 1
-    values[slot, LAST_END] = max(values[slot, LAST_END], end)
-    touches = before >= 0 and entries[before, REACH] >= begin
+        values[slot].last = i
+    values[slot].count += 1
+    values[slot].last_end = max(values[slot].last_end, end)
+    touches = before >= 0 and entries[before].reach >= begin
     # The stretches that are touched, as they were.
     old_begin, old_left, old_end, old_right, found = begin, 0, begin, 0, False
     if touches:
-        s = entries[before, STRETCH]
-        _withdraw(items, places, sizes, entries, stretches, values, parameters, s)
+        s = entries[before].stretch
+        _withdraw(state, s)
         found = True
-        old_begin, old_left = entries[stretches[s, HEAD], BEGIN_], stretches[s, LOST_LEFT]
-        old_end, old_right = entries[stretches[s, TAIL], REACH], stretches[s, LOST_RIGHT]
-        numbers[COVERED] -= old_end - old_begin
+        old_begin, old_left = entries[stretches[s].head].begin, stretches[s].lost_left
+        old_end, old_right = entries[stretches[s].tail].reach, stretches[s].lost_right
+        numbers.covered -= old_end - old_begin
         reach = max(old_end, end)
-        if stretches[s, TAIL] == before:
-            stretches[s, TAIL] = i
+        if stretches[s].tail == before:
+            stretches[s].tail = i
     else:
-        s = _new_stretch(stretches, numbers, free_stretches)
-        stretches[s, HEAD] = stretches[s, TAIL] = i
-        stretches[s, SIZE] = 0
+        s = _new_stretch(state)
+        stretches[s].head = stretches[s].tail = i
+        stretches[s].count = 0
         reach = end
-    entries[i, STRETCH] = s
-    stretches[s, SIZE] += 1
+    entries[i].stretch = s
+    stretches[s].count += 1
     while True:
-        last = stretches[s, TAIL]
-        beyond = entries[last, NEXT]
-        if beyond < 0 or entries[beyond, BEGIN_] > reach:
+        last = stretches[s].tail
+        beyond = entries[last].next
+        if beyond < 0 or entries[beyond].begin > reach:
             break
-        other = entries[beyond, STRETCH]
-        _withdraw(items, places, sizes, entries, stretches, values, parameters, other)
-        other_end = entries[stretches[other, TAIL], REACH]
+        other = entries[beyond].stretch
+        _withdraw(state, other)
+        other_end = entries[stretches[other].tail].reach
         reach = max(reach, other_end)
-        numbers[COVERED] -= other_end - entries[beyond, BEGIN_]
+        numbers.covered -= other_end - entries[beyond].begin
         if not found:
             found = True
-            old_begin, old_left = entries[beyond, BEGIN_], stretches[other, LOST_LEFT]
-        old_end, old_right = other_end, stretches[other, LOST_RIGHT]
-        _unmark(items, places, sizes, entries, stretches, values, parameters, s)
-        _unmark(items, places, sizes, entries, stretches, values, parameters, other)
-        head, tail, size = stretches[s, HEAD], stretches[other, TAIL], stretches[s, SIZE] + stretches[other, SIZE]
-        if stretches[s, SIZE] >= stretches[other, SIZE]:
+            old_begin, old_left = entries[beyond].begin, stretches[other].lost_left
+        old_end, old_right = other_end, stretches[other].lost_right
+        _unmark(state, s)
+        _unmark(state, other)
+        head, tail, size = stretches[s].head, stretches[other].tail, stretches[s].count + stretches[other].count
+        if stretches[s].count >= stretches[other].count:
             _relabel(entries, beyond, tail, s)
         else:
             _relabel(entries, head, last, other)
             s, other = other, s
-        stretches[s, HEAD], stretches[s, TAIL], stretches[s, SIZE] = head, tail, size
-        _free_stretch(items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, other)
+        stretches[s].head, stretches[s].tail, stretches[s].count = head, tail, size
+        _free_stretch(state, other)
     _reach(entries, i, before)
     _reach_on(entries, i)
-    new_begin, new_end = entries[stretches[s, HEAD], BEGIN_], entries[stretches[s, TAIL], REACH]
-    stretches[s, LOST_LEFT] = old_left if found and new_begin == old_begin else 0
-    stretches[s, LOST_RIGHT] = old_right if found and new_end == old_end else 0
-    numbers[COVERED] += new_end - new_begin
-    if parameters[UNIT] == 2 and numbers[SEEKS]:
-        judge(items, places, sizes, entries, stretches, values, parameters, i)
-        _judge_around(
-            items,
-            places,
-            sizes,
-            entries,
-            stretches,
-            values,
-            parameters,
-            before,
-            following,
-            begin,
-            end,
-        )
+    new_begin, new_end = entries[stretches[s].head].begin, entries[stretches[s].tail].reach
+    stretches[s].lost_left = old_left if found and new_begin == old_begin else 0
+    stretches[s].lost_right = old_right if found and new_end == old_end else 0
+    numbers.covered += new_end - new_begin
+    if parameters.unit == 2 and numbers.seeks:
+        judge(state, i)
+        _judge_around(state, before, following, begin, end)
 
 
 @loop
-def _relabel(entries, first, last, s):  # type: ignore[no-untyped-def]
+def _relabel(entries: Records, first: int, last: int, s: int) -> None:
     while True:
-        entries[first, STRETCH] = s
+        entries[first].stretch = s
         if first == last:
             return
-        first = entries[first, NEXT]
+        first = entries[first].next
 
 
 @loop
-def _reach(entries, i, before):  # type: ignore[no-untyped-def]
+def _reach(entries: Records, i: int, before: int) -> bool:
     """Set how far the list reaches up to entry i; return whether that changed."""
-    reach, by = entries[i, END_], i
-    if before >= 0 and entries[before, REACH] >= reach:
-        reach, by = entries[before, REACH], entries[before, REACHED_BY]
-    if entries[i, REACH] == reach and entries[i, REACHED_BY] == by:
+    reach, by = entries[i].end, i
+    if before >= 0 and entries[before].reach >= reach:
+        reach, by = entries[before].reach, entries[before].reached_by
+    if entries[i].reach == reach and entries[i].reached_by == by:
         return False
-    entries[i, REACH], entries[i, REACHED_BY] = reach, by
+    entries[i].reach, entries[i].reached_by = reach, by
     return True
 
 
 @loop
-def _reach_on(entries, i):  # type: ignore[no-untyped-def]
-    before, i = i, entries[i, NEXT]
+def _reach_on(entries: Records, i: int) -> None:
+    before, i = i, entries[i].next
     while i >= 0 and _reach(entries, i, before):
-        before, i = i, entries[i, NEXT]
+        before, i = i, entries[i].next
 
 
 @loop
-def remove(  # type: ignore[no-untyped-def]
-    items,
-    places,
-    sizes,
-    entries,
-    stretches,
-    values,
-    numbers,
-    parameters,
-    free_entries,
-    free_stretches,
-    i,
-    dropped,
-    spared,
-):
+def remove(state: State, i: int, dropped: bool, spared: int) -> None:
     """Remove entry i. dropped: or expired."""
-    slot, s, begin, end = entries[i, SLOT], entries[i, STRETCH], entries[i, BEGIN_], entries[i, END_]
-    before, following = entries[i, PREVIOUS], entries[i, NEXT]
-    first, last = stretches[s, HEAD], stretches[s, TAIL]
-    old_begin, old_end = entries[first, BEGIN_], entries[last, REACH]
-    _withdraw(items, places, sizes, entries, stretches, values, parameters, s)
-    take(REDUNDANTS, i, items, places, sizes, entries, stretches, values, parameters)
-    if stretches[s, LEFT] == i:
-        stretches[s, LEFT] = -1
-    if stretches[s, RIGHT] == i:
-        stretches[s, RIGHT] = -1
+    entries, stretches, values = state.entries, state.stretches, state.values
+    numbers, parameters, free_entries = state.numbers[0], state.parameters[0], state.free_entries
+    slot, s, begin, end = entries[i].slot, entries[i].stretch, entries[i].begin, entries[i].end
+    before, following = entries[i].previous, entries[i].next
+    first, last = stretches[s].head, stretches[s].tail
+    old_begin, old_end = entries[first].begin, entries[last].reach
+    _withdraw(state, s)
+    take(state, REDUNDANTS, i)
+    if stretches[s].left == i:
+        stretches[s].left = -1
+    if stretches[s].right == i:
+        stretches[s].right = -1
     if before >= 0:
-        entries[before, NEXT] = following
+        entries[before].next = following
     if following >= 0:
-        entries[following, PREVIOUS] = before
+        entries[following].previous = before
     else:
-        values[slot, LAST] = before
-    values[slot, COUNT] -= 1
-    if values[slot, COUNT] == 0:
-        values[slot, LAST_END] = ALWAYS
-    free_entries[numbers[FREE_ENTRIES]] = i
-    numbers[FREE_ENTRIES] += 1
-    numbers[COVERED] -= old_end - old_begin
+        values[slot].last = before
+    values[slot].count -= 1
+    if values[slot].count == 0:
+        values[slot].last_end = ALWAYS
+    free_entries[numbers.free_entries] = i
+    numbers.free_entries += 1
+    numbers.covered -= old_end - old_begin
     if first == last:
-        _free_stretch(items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, s)
+        _free_stretch(state, s)
         return
-    left, right = stretches[s, LOST_LEFT], stretches[s, LOST_RIGHT]
+    left, right = stretches[s].lost_left, stretches[s].lost_right
     was_first, was_last = first == i, last == i
-    stretches[s, SIZE] -= 1
+    stretches[s].count -= 1
     if was_first:
-        stretches[s, HEAD] = following
+        stretches[s].head = following
     if was_last:
-        stretches[s, TAIL] = before
+        stretches[s].tail = before
     beginning = s
     if not was_last:
         tail = last
         j, previous = following, before
         while True:
             changed = _reach(entries, j, previous)
-            if j != stretches[s, HEAD] and entries[previous, REACH] < entries[j, BEGIN_]:
-                _unmark(items, places, sizes, entries, stretches, values, parameters, s)
+            if j != stretches[s].head and entries[previous].reach < entries[j].begin:
+                _unmark(state, s)
                 was_beginning = beginning == s
-                low, high = _split(entries, stretches, numbers, free_stretches, s, j)
+                low, high = _split(state, s, j)
                 if was_beginning:
                     beginning = low
                 s = high
             if not changed or j == tail:
                 break
-            previous, j = j, entries[j, NEXT]
+            previous, j = j, entries[j].next
         # Reaches behind the stretch are those of later stretches, which begin beyond its end.
     piece = beginning
     while True:
-        stretches[piece, LOST_LEFT] = stretches[piece, LOST_RIGHT] = 0
-        numbers[COVERED] += entries[stretches[piece, TAIL], REACH] - entries[stretches[piece, HEAD], BEGIN_]
+        stretches[piece].lost_left = stretches[piece].lost_right = 0
+        numbers.covered += entries[stretches[piece].tail].reach - entries[stretches[piece].head].begin
         if piece == s:
             break
-        piece = entries[entries[stretches[piece, TAIL], NEXT], STRETCH]
+        piece = entries[entries[stretches[piece].tail].next].stretch
     if dropped:
-        stretches[beginning, LOST_LEFT] = left + entries[stretches[beginning, HEAD], BEGIN_] - old_begin
-        stretches[s, LOST_RIGHT] = right + old_end - entries[stretches[s, TAIL], REACH]
+        stretches[beginning].lost_left = left + entries[stretches[beginning].head].begin - old_begin
+        stretches[s].lost_right = right + old_end - entries[stretches[s].tail].reach
     else:
-        stretches[beginning, LOST_LEFT] = 0 if was_first else left
-        stretches[s, LOST_RIGHT] = right
-    if parameters[UNIT] == 2 and numbers[SEEKS]:
-        _judge_around(
-            items,
-            places,
-            sizes,
-            entries,
-            stretches,
-            values,
-            parameters,
-            before,
-            following,
-            begin,
-            end,
-        )
+        stretches[beginning].lost_left = 0 if was_first else left
+        stretches[s].lost_right = right
+    if parameters.unit == 2 and numbers.seeks:
+        _judge_around(state, before, following, begin, end)
         piece = beginning
         while True:
-            refresh(items, places, sizes, entries, stretches, values, numbers, parameters, piece, spared)
+            refresh(state, piece, spared)
             if piece == s:
                 break
-            piece = entries[entries[stretches[piece, TAIL], NEXT], STRETCH]
+            piece = entries[entries[stretches[piece].tail].next].stretch
 
 
 @loop
-def _split(entries, stretches, numbers, free_stretches, s, j):  # type: ignore[no-untyped-def]
+def _split(state: State, s: int, j: int) -> tuple[int, int]:
     """Cut stretch s before entry j; return both parts. The smaller one gets a number of its own."""
-    head, tail, before = stretches[s, HEAD], stretches[s, TAIL], entries[j, PREVIOUS]
+    entries, stretches = state.entries, state.stretches
+    head, tail, before = stretches[s].head, stretches[s].tail, entries[j].previous
     back, ahead, walked = before, j, 1
     while back != head and ahead != tail:
-        back, ahead, walked = entries[back, PREVIOUS], entries[ahead, NEXT], walked + 1
-    other = _new_stretch(stretches, numbers, free_stretches)
-    size = stretches[s, SIZE]
+        back, ahead, walked = entries[back].previous, entries[ahead].next, walked + 1
+    other = _new_stretch(state)
+    size = stretches[s].count
     if back == head:
         low, high, low_size = other, s, walked
         _relabel(entries, head, before, other)
     else:
         low, high, low_size = s, other, size - walked
         _relabel(entries, j, tail, other)
-    stretches[low, HEAD], stretches[low, TAIL], stretches[low, SIZE] = head, before, low_size
-    stretches[high, HEAD], stretches[high, TAIL], stretches[high, SIZE] = j, tail, size - low_size
+    stretches[low].head, stretches[low].tail, stretches[low].count = head, before, low_size
+    stretches[high].head, stretches[high].tail, stretches[high].count = j, tail, size - low_size
     return low, high

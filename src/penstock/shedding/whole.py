@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.arrays import Int64s
 from penstock.shedding.compiled import compiled, loop
 from penstock.shedding.hashing import FallingThresholds, bucket_of
-from penstock.shedding.layout import NEVER, Int64s
+from penstock.shedding.layout import NEVER
 
 #: By value, at the begin of a call: whether a stretch goes on, its begin, its end, the hash, the weight, whether it is
 #: in the heap of hashes, and how many entries it counts.
@@ -30,7 +31,7 @@ KILL_SLOT, KILL_AT, KILL_BEGIN, KILL_END, KILL_WEIGHT, KILL_COUNT = range(6)
 
 
 @loop
-def _push(keys, members, size, key, member):  # type: ignore[no-untyped-def]
+def _push(keys: Int64s, members: Int64s, size: int, key: int, member: int) -> int:
     """Add a member to a heap with the least key on top; return its size."""
     place = size
     while place > 0 and keys[(place - 1) // 2] > key:
@@ -41,7 +42,7 @@ def _push(keys, members, size, key, member):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _pop(keys, members, size):  # type: ignore[no-untyped-def]
+def _pop(keys: Int64s, members: Int64s, size: int) -> int:
     """Remove the top of a heap; return its size."""
     size -= 1
     key, member = keys[size], members[size]
@@ -61,7 +62,7 @@ def _pop(keys, members, size):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _list(lanes, heaps, numbers, slot):  # type: ignore[no-untyped-def]
+def _list(lanes: Int64s, heaps: Int64s, numbers: Int64s, slot: int) -> None:
     """Put a value whose stretch goes on into both heaps."""
     numbers[_ENDS] = _push(heaps[0], heaps[1], numbers[_ENDS], lanes[LAST, slot], slot)
     if not lanes[LISTED, slot]:
@@ -70,7 +71,7 @@ def _list(lanes, heaps, numbers, slot):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _begin(lanes, heaps, numbers, slots):  # type: ignore[no-untyped-def]
+def _begin(lanes: Int64s, heaps: Int64s, numbers: Int64s, slots: Int64s) -> None:
     """Find what goes on, of the values of one budget."""
     for k in range(slots.shape[0]):
         numbers[_HELD] += lanes[WEIGHT, slots[k]]
@@ -78,7 +79,7 @@ def _begin(lanes, heaps, numbers, slots):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _close(lanes, heaps, numbers, limit):  # type: ignore[no-untyped-def]
+def _close(lanes: Int64s, heaps: Int64s, numbers: Int64s, limit: int) -> None:
     """End the stretches that end at `limit` or before."""
     while numbers[_ENDS] > 0 and heaps[0, 0] <= limit:
         slot = heaps[1, 0]
@@ -93,7 +94,7 @@ def _close(lanes, heaps, numbers, limit):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _drop(lanes, heaps, numbers, at, kills, killed):  # type: ignore[no-untyped-def]
+def _drop(lanes: Int64s, heaps: Int64s, numbers: Int64s, at: int, kills: Int64s, killed: int) -> int:
     """Drop the value with the largest hash of those that go on; return the number of drops so far."""
     while True:
         slot = heaps[3, 0]
@@ -112,26 +113,26 @@ def _drop(lanes, heaps, numbers, at, kills, killed):  # type: ignore[no-untyped-
 
 
 @compiled(reads="order slots ranks stamps begins reaches weights limits", counted=False)
-def _follow(  # type: ignore[no-untyped-def]
-    order,
-    slots,
-    ranks,
-    stamps,
-    begins,
-    reaches,
-    weights,
-    limits,
-    at_most,
-    by_element,
-    refuses_from,
-    lanes,
-    heaps,
-    numbers,
-    entered,
-    kills,
-    killed,
-    thresholds,
-):
+def _follow(
+    order: Int64s,
+    slots: Int64s,
+    ranks: Int64s,
+    stamps: Int64s,
+    begins: Int64s,
+    reaches: Int64s,
+    weights: Int64s,
+    limits: Int64s,
+    at_most: int,
+    by_element: bool,
+    refuses_from: int,
+    lanes: Int64s,
+    heaps: Int64s,
+    numbers: Int64s,
+    entered: Int64s,
+    kills: Int64s,
+    killed: int,
+    thresholds: Int64s,
+) -> int:
     """Take arrivals in order; return the number of drops so far.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -81,7 +82,7 @@ def _write(answers: Sequence[str | OneTimeAnswer], form: OutputFormat) -> None:
             for part in table_text(rows_answer(result, result.query.text)):
                 sys.stdout.write(encodable(part, sys.stdout))
         else:
-            write_or_stop(console, lambda result=result: console.write(result.query, [result.table], None))  # type: ignore[misc]
+            write_or_stop(console, partial(console.write, result.query, [result.table], None))
     write_or_stop(console, console.close)
     sys.stdout.flush()
 

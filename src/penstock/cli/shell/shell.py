@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -110,7 +111,7 @@ class Shell:
             command = command_of(line)
             if command is not None and is_blank(pending):
                 pending, first_line = "", number + 1
-                if not self._run(lambda command=command: self._command(command)):  # type: ignore[misc]
+                if not self._run(partial(self._command, command)):
                     return False
                 continue
             pending += line

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from penstock.arrays import Bytes, Int64s
 from penstock.compilation import loop
 from penstock.errors import nearest
 
@@ -65,7 +66,7 @@ def spellings(data: bytes, names: Sequence[str]) -> list[str] | None:
 
 
 @loop
-def _one_spelling(data, colons, letters, ends, firsts):  # type: ignore[no-untyped-def]
+def _one_spelling(data: Bytes, colons: Int64s, letters: Bytes, ends: Int64s, firsts: Int64s) -> bool:
     """Return whether each of some names has one spelling wherever it is a key; `firsts` receives its first position.
 
     `letters`, `ends`: the names in lower case, concatenated. A text before a colon within a text counts too.
@@ -95,7 +96,7 @@ def _one_spelling(data, colons, letters, ends, firsts):  # type: ignore[no-untyp
 
 
 @loop
-def _equal_bytes(data, start, end, other_start):  # type: ignore[no-untyped-def]
+def _equal_bytes(data: Bytes, start: int, end: int, other_start: int) -> bool:
     for at in range(start, end):  # noqa: SIM110 - numba compiles loops
         if data[at] != data[other_start + at - start]:
             return False
@@ -103,7 +104,7 @@ def _equal_bytes(data, start, end, other_start):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _is_name(data, start, end, letters, first):  # type: ignore[no-untyped-def]
+def _is_name(data: Bytes, start: int, end: int, letters: Bytes, first: int) -> bool:
     """Return whether the bytes from `start` to `end` are the name that begins at `first`, ignoring case."""
     for at in range(start, end):
         letter = letters[first + at - start]

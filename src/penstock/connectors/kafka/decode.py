@@ -221,7 +221,7 @@ class AvroDecoder(Decoder):
             raise ValueError("it does not begin with Confluent's wire header")
         stream = io.BytesIO(value)
         stream.seek(start)
-        row: dict[str, object] = fastavro.schemaless_reader(stream, self._schema, None)  # type: ignore[assignment]
+        row: dict[str, object] = fastavro.schemaless_reader(stream, self._schema, None)  # type: ignore[assignment]  # the schema is that of a record
         if stream.tell() != len(value):
             raise ValueError(f"{len(value) - stream.tell()} bytes too many")
         return row

@@ -73,7 +73,7 @@ class Topic:
 
     def _list_offsets(self, partitions: list[int], spec: Callable[[Any], object]) -> Offsets:
         from confluent_kafka import IsolationLevel, TopicPartition
-        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its type hints
 
         if not partitions:
             return {}

@@ -210,7 +210,7 @@ class _Sink(io.RawIOBase):
         return True
 
     def write(self, content: object) -> int:
-        data = bytes(memoryview(content))  # type: ignore[arg-type]
+        data = bytes(memoryview(content))  # type: ignore[arg-type]  # Arrow writes buffers
         self._put(data)
         return len(data)
 

@@ -176,7 +176,7 @@ def measured(
     return Attribute(figure.attribute, type_, help_ or figure.help, value, origin, unit)
 
 
-def nothing(row: Any) -> None:
+def nothing(row: object) -> None:
     """Return the value of an attribute that is not measured."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
@@ -63,7 +62,7 @@ def _readers_of(view: SystemView, source: str) -> set[str]:
     }
 
 
-def running_plan_document(view: SystemView, query: Query, logical: Mapping[str, Any]) -> str:
+def running_plan_document(view: SystemView, query: Query, logical: Mapping[str, object]) -> str:
     """Return the plan of a query as data, with the operators of the plan that runs; none where it is paused."""
     one = next(one for one in view.listed if one.stored.name == query.name)
     places = {name for name, place in view.figures.places.items() if place == one.query.place}

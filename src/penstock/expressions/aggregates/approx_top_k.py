@@ -65,7 +65,7 @@ class ApproxTopK(CellFunction):
         return constant(call, 1, 1)
 
     def finalize(self, call: AggregateCall, answer: OrderedAnswer) -> pa.Array:
-        return MostFrequent.finalize(self, call, answer)  # type: ignore[arg-type]
+        return MostFrequent.finalize(self, call, answer)  # type: ignore[arg-type]  # it reads only what both have
 
     def accuracy(self, call: AggregateCall) -> Accuracy | None:
         capacity = int(constant(call, _CAPACITY, 10 * constant(call, 1, 1)))

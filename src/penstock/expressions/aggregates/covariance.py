@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import Bools
 from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import WIDE, add_pair, product
@@ -212,7 +213,17 @@ def _floats(lanes: list[Float64s], row: int) -> list[float]:
 
 
 @loop
-def _spread(count, x_high, x_low, y_high, y_low, near, near_low, rest, rest_low):  # type: ignore[no-untyped-def]
+def _spread(
+    count: Int64s,
+    x_high: Float64s,
+    x_low: Float64s,
+    y_high: Float64s,
+    y_low: Float64s,
+    near: Float64s,
+    near_low: Float64s,
+    rest: Float64s,
+    rest_low: Float64s,
+) -> tuple[Float64s, Bools]:
     """Return Σxy - Σx·Σy/n in pairs of doubles, and whether so much is left that rounding does not show."""
     size = count.shape[0]
     values = np.empty(size)

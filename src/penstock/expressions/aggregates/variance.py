@@ -8,6 +8,7 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import Bools, Int64s
 from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s
 from penstock.expressions.aggregates.accumulators.double_pairs import UNIT, add_pair, product
@@ -63,7 +64,7 @@ def _variances(sums: ArgumentSums, divisor: Float64s) -> Float64s:
 
 
 @loop
-def _deviations(count, units, total, squares):  # type: ignore[no-untyped-def]
+def _deviations(count: Int64s, units: Int64s, total: Float64s, squares: Float64s) -> tuple[Float64s, Bools]:
     """Return Σ(x - mean)² = Σx² - (Σx)²/n on the scale of the squares, and whether that is the scale of large ones."""
     size = count.shape[0]
     result, large = np.zeros(size), np.zeros(size, np.bool_)
@@ -83,7 +84,7 @@ def _deviations(count, units, total, squares):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always")
-def _nearest_pair(lanes, row):  # type: ignore[no-untyped-def]
+def _nearest_pair(lanes: Float64s, row: int) -> tuple[float, float]:
     """Return the two doubles whose sum is nearest to that of an expansion."""
     high, low = two_sum(lanes[0, row], lanes[1, row])
     if lanes[2, row] != 0.0 or lanes[3, row] != 0.0:
@@ -97,7 +98,7 @@ def _nearest_pair(lanes, row):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always")
-def _near_spread(n, squares, row, high, low):  # type: ignore[no-untyped-def]
+def _near_spread(n: float, squares: Float64s, row: int, high: float, low: float) -> float:
     """Return Σx² - (Σx)²/n of ordinary values in pairs of doubles, from the pair Σx; -1 if little is left of Σx²."""
     first, second = squares[0, row], squares[1, row]
     square_high = first + second
@@ -116,7 +117,7 @@ def _near_spread(n, squares, row, high, low):  # type: ignore[no-untyped-def]
 
 
 @nb.njit
-def _exact_spread(n, units, total, squares, row):  # type: ignore[no-untyped-def]
+def _exact_spread(n: float, units: int, total: Float64s, squares: Float64s, row: int) -> tuple[float, bool]:
     """Return (n·Σx² - (Σx)²)/n, rounded at the end only, and whether it is on the scale of large squares."""
     terms, roots = np.empty(2 * SQUARE), np.empty(WIDTH + 2)
     for k in range(SQUARE):

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.arrays import Int8s, Int32s
 from penstock.compilation import loop
 from penstock.errors import PenstockError
 
@@ -77,7 +78,7 @@ def columns_of(column: pa.Array, shape: Shape) -> Int64s:
 
 
 @loop
-def _of_integers(items, factors, width):  # type: ignore[no-untyped-def]
+def _of_integers(items: Int64s, factors: Int64s, width: int) -> Int64s:
     found = np.empty((factors.shape[0], items.shape[0]), np.int64)
     for row in range(factors.shape[0]):
         for i in range(items.shape[0]):
@@ -88,7 +89,7 @@ def _of_integers(items, factors, width):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always")
-def _mixed(h, k):  # type: ignore[no-untyped-def]
+def _mixed(h: int, k: int) -> int:
     k = (k * 0xCC9E2D51) & 0xFFFFFFFF
     k = ((k << 15) | (k >> 17)) & 0xFFFFFFFF
     k = (k * 0x1B873593) & 0xFFFFFFFF
@@ -98,7 +99,7 @@ def _mixed(h, k):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _murmur32(data, start, stop, seed):  # type: ignore[no-untyped-def]
+def _murmur32(data: Int8s, start: int, stop: int, seed: int) -> int:
     """Return the hash as a signed 32-bit integer; bytes behind the last word of four are hashed one by one, signed."""
     h = seed & 0xFFFFFFFF
     at = start
@@ -119,7 +120,7 @@ def _murmur32(data, start, stop, seed):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _of_bytes(offsets, data, depth, width):  # type: ignore[no-untyped-def]
+def _of_bytes(offsets: Int32s, data: Int8s, depth: int, width: int) -> Int64s:
     size = offsets.shape[0] - 1
     found = np.empty((depth, size), np.int64)
     for i in range(size):

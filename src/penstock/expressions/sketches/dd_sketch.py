@@ -59,7 +59,7 @@ def expected_buckets(rows: float, accuracy: float) -> float:
 
 
 @loop
-def _ln(x):  # type: ignore[no-untyped-def]
+def _ln(x: float) -> float:
     """Return the natural logarithm of a positive number, within two units of the last place or 2**-52."""
     mantissa, exponent = math.frexp(x)
     if mantissa < _ROOT:
@@ -73,7 +73,7 @@ def _ln(x):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _exp(x):  # type: ignore[no-untyped-def]
+def _exp(x: float) -> float:
     whole = math.floor(x / _LN2 + 0.5)
     r = (x - whole * _LN2_HIGH) - whole * _LN2_LOW
     series = 1.0
@@ -86,7 +86,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _buckets(values, log_gamma):  # type: ignore[no-untyped-def]
+def _buckets(values: Float64s, log_gamma: float) -> Int64s:
     codes = np.empty(values.shape[0], np.int64)
     for i in range(values.shape[0]):
         x = values[i]
@@ -103,7 +103,7 @@ def _buckets(values, log_gamma):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _values(codes, log_gamma):  # type: ignore[no-untyped-def]
+def _values(codes: Int64s, log_gamma: float) -> Float64s:
     values = np.empty(codes.shape[0])
     middle = _ln(2.0 / (_exp(log_gamma) + 1.0))
     for i in range(codes.shape[0]):

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.arrays import Bytes, UInt64s
 from penstock.compilation import loop
 from penstock.errors import PenstockError
 from penstock.expressions.sketches.murmur import hash128
@@ -67,7 +68,7 @@ def cells_of(column: pa.Array, lg: int) -> Int64s:
 
 
 @loop
-def _cells(one, two, lg):  # type: ignore[no-untyped-def]
+def _cells(one: UInt64s, two: UInt64s, lg: int) -> Int64s:
     cells = np.empty(one.shape[0], np.int64)
     mask = np.uint64((1 << lg) - 1)
     for i in range(one.shape[0]):
@@ -130,7 +131,7 @@ def images(lg: int, cells: Int64s, offsets: Int64s) -> npt.NDArray[np.uint8]:
 
 
 @loop
-def _fill_registers(ranks, cells, offsets):  # type: ignore[no-untyped-def]
+def _fill_registers(ranks: Bytes, cells: Int64s, offsets: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Write the greatest rank of every register into `ranks` (image, register); return their sums (`rank_sums`)."""
     count = ranks.shape[0]
     hit, low, high = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)

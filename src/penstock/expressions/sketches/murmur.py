@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.arrays import Bytes, Int32s
 from penstock.compilation import loop
 
 UInt64s = npt.NDArray[np.uint64]
@@ -65,36 +66,36 @@ def _words(column: pa.Array) -> UInt64s:
 
 
 @nb.njit(inline="always")
-def _rotate(x, by):  # type: ignore[no-untyped-def]
+def _rotate(x: np.uint64, by: int) -> np.uint64:
     return (x << np.uint64(by)) | (x >> np.uint64(64 - by))
 
 
 @nb.njit(inline="always")
-def _finish(x):  # type: ignore[no-untyped-def]
+def _finish(x: np.uint64) -> np.uint64:
     x = (x ^ (x >> np.uint64(33))) * _F1
     x = (x ^ (x >> np.uint64(33))) * _F2
     return x ^ (x >> np.uint64(33))
 
 
 @nb.njit(inline="always")
-def _first(k):  # type: ignore[no-untyped-def]
-    return _rotate(k * _C1, 31) * _C2
+def _first(k: np.uint64) -> np.uint64:
+    return np.uint64(_rotate(k * _C1, 31) * _C2)
 
 
 @nb.njit(inline="always")
-def _second(k):  # type: ignore[no-untyped-def]
-    return _rotate(k * _C2, 33) * _C1
+def _second(k: np.uint64) -> np.uint64:
+    return np.uint64(_rotate(k * _C2, 33) * _C1)
 
 
 @nb.njit(inline="always")
-def _block(one, two, k1, k2):  # type: ignore[no-untyped-def]
+def _block(one: np.uint64, two: np.uint64, k1: np.uint64, k2: np.uint64) -> tuple[np.uint64, np.uint64]:
     one = (_rotate(one ^ _first(k1), 27) + two) * _FIVE + _A
     two = (_rotate(two ^ _second(k2), 31) + one) * _FIVE + _B
     return one, two
 
 
 @nb.njit(inline="always")
-def _end(one, two, length):  # type: ignore[no-untyped-def]
+def _end(one: np.uint64, two: np.uint64, length: np.uint64) -> tuple[np.uint64, np.uint64]:
     one ^= length
     two ^= length
     one += two
@@ -105,7 +106,7 @@ def _end(one, two, length):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _hash_words(words):  # type: ignore[no-untyped-def]
+def _hash_words(words: UInt64s) -> tuple[UInt64s, UInt64s]:
     size = words.shape[0]
     one, two = np.empty(size, np.uint64), np.empty(size, np.uint64)
     for i in range(size):
@@ -114,7 +115,7 @@ def _hash_words(words):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _hash_rows(words):  # type: ignore[no-untyped-def]
+def _hash_rows(words: UInt64s) -> tuple[UInt64s, UInt64s]:
     """Hash rows of an even number of words."""
     size, width = words.shape
     one, two = np.empty(size, np.uint64), np.empty(size, np.uint64)
@@ -127,7 +128,7 @@ def _hash_rows(words):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always")
-def _word(data, start, stop):  # type: ignore[no-untyped-def]
+def _word(data: Bytes, start: int, stop: int) -> np.uint64:
     word = np.uint64(0)
     for k in range(min(8, stop - start)):
         word |= np.uint64(data[start + k]) << np.uint64(8 * k)
@@ -135,7 +136,7 @@ def _word(data, start, stop):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _hash_bytes(offsets, data):  # type: ignore[no-untyped-def]
+def _hash_bytes(offsets: Int32s, data: Bytes) -> tuple[UInt64s, UInt64s]:
     size = offsets.shape[0] - 1
     one, two = np.empty(size, np.uint64), np.empty(size, np.uint64)
     for i in range(size):

@@ -420,7 +420,7 @@ class QueryGrammar(PreferenceGrammar):
             return self._output_window()
         return super()._parse_lambda(alias)
 
-    def _parse_query_modifiers(self, this: exp.Expr | None) -> exp.Expr | None:  # type: ignore[override]
+    def _parse_query_modifiers(self, this: exp.Expr | None) -> exp.Expr | None:  # type: ignore[override]  # it is overloaded by what is parsed
         return this
 
     def _parse_set_operations(self, this: exp.Expr | None) -> exp.Expr | None:

@@ -87,11 +87,12 @@ class ValuePlacement:
         elif isinstance(tree, tuple):
             parts = tuple(self.tree(part, values) for part in tree)
             found = tree if all(new is old for new, old in zip(parts, tree, strict=True)) else parts
-        elif is_dataclass(tree):
+        elif is_dataclass(tree) and not isinstance(tree, type):
             own = {field.name: getattr(tree, field.name) for field in fields(tree)}
             changed = {name: new for name, old in own.items() if (new := self.tree(old, values)) is not old}
-            found = replace(tree, **changed) if changed else tree  # type: ignore[type-var]
-        return found  # type: ignore[no-any-return]
+            found = replace(tree, **changed) if changed else tree
+        result: T = found
+        return result
 
     def _expression(self, node: exp.Expr, values: Sequence[WrittenValue]) -> exp.Expr:
         if isinstance(node, exp.Parameter):

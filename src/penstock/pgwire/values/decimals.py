@@ -174,7 +174,7 @@ def _in_range(value: Decimal) -> Decimal:
     if scale_of(value) > _MOST_BEHIND:
         value = rounded_decimal(value, _MOST_BEHIND)
     # 1e3 is 1000.
-    return value.quantize(Decimal(1), context=_EXACT) if value.as_tuple().exponent > 0 else value  # type: ignore[operator]
+    return value.quantize(Decimal(1), context=_EXACT) if value.as_tuple().exponent > 0 else value  # type: ignore[operator]  # finite, so a number
 
 
 def _overflow() -> WireError:

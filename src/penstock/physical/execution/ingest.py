@@ -193,7 +193,7 @@ def _heartbeats(source: Source, batch: pa.RecordBatch, columns: Sequence[int]) -
 
 
 @loop
-def _too_far_ahead(ts, usable, beats, largest, beat, most):  # type: ignore[no-untyped-def]
+def _too_far_ahead(ts: Int64s, usable: Bools, beats: Bools, largest: int, beat: int, most: int) -> Bools:
     """Return which usable records lie more than `most` ticks beyond the largest timestamp, or the heartbeat, of what
     was accepted before them. Before the first element none does.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.arrays import Int32s, Numbers
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
@@ -21,7 +22,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled(reads="first second")
-def _group(first, second, table, codes, firsts):  # type: ignore[no-untyped-def]
+def _group(first: UInt64s, second: UInt64s, table: Int64s, codes: Int64s, firsts: Int64s) -> int:
     mask = np.uint64(table.shape[0] - 1)
     count = 0
     for i in range(first.shape[0]):
@@ -55,14 +56,14 @@ def group_codes(first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
 
 
 @loop
-def mix_time(first, second, tick):  # type: ignore[no-untyped-def]
+def mix_time(first: np.uint64, second: np.uint64, tick: int) -> tuple[np.uint64, np.uint64]:
     """Return the fingerprint of (row, tick) from that of the row."""
     word = _mix(np.uint64(tick) + _GOLDEN)
     return _mix(first * np.uint64(31) + word), _mix(second + word * np.uint64(7))
 
 
 @compiled(reads="first second ts")
-def with_time(first, second, ts):  # type: ignore[no-untyped-def]
+def with_time(first: UInt64s, second: UInt64s, ts: Int64s) -> tuple[UInt64s, UInt64s]:
     """Return fingerprints of (row, ts), which distinguish equal tuples at different instants."""
     one = np.empty_like(first)
     two = np.empty_like(second)
@@ -72,7 +73,7 @@ def with_time(first, second, ts):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="ts exp")
-def _runs(ts, exp, bounds):  # type: ignore[no-untyped-def]
+def _runs(ts: Int64s, exp: Int64s, bounds: Int64s) -> int:
     """Find runs of equal (ts, exp): their starts, and the end of the last one, in `bounds`.
 
     Return their number, or -1 where they are not in order.
@@ -89,7 +90,7 @@ def _runs(ts, exp, bounds):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="first second bounds")
-def _group_runs(first, second, bounds, table, codes, firsts):  # type: ignore[no-untyped-def]
+def _group_runs(first: UInt64s, second: UInt64s, bounds: Int64s, table: Int32s, codes: Int64s, firsts: Int64s) -> int:
     mask = np.uint64(table.shape[0] - 1)
     count = 0
     for run in range(bounds.shape[0] - 1):
@@ -135,7 +136,7 @@ def pane_codes(first: UInt64s, second: UInt64s, ts: Int64s, exp: Int64s) -> tupl
 
 
 @compiled(reads="codes values", counted=False)
-def _add_by_code(codes, values, sums):  # type: ignore[no-untyped-def]
+def _add_by_code(codes: Int64s, values: Int64s, sums: Int64s) -> None:
     for i in range(codes.shape[0]):
         sums[codes[i]] += values[i]
 
@@ -157,7 +158,9 @@ def distinct_slots(slots: Int64s, count: int) -> Int64s:
 
 
 @compiled(counted=False)
-def _radix_pass(keys, order, shift, counts, next_keys, next_order):  # type: ignore[no-untyped-def]
+def _radix_pass(
+    keys: UInt64s, order: Int64s, shift: np.uint64, counts: Int64s, next_keys: UInt64s, next_order: Int64s
+) -> None:
     for i in range(keys.shape[0]):
         counts[((keys[i] >> shift) & np.uint64(2047)) + np.uint64(1)] += 1
     for d in range(2048):
@@ -212,7 +215,7 @@ def argsort_code_time(codes: Int64s, ts: Int64s) -> Int64s:
 
 
 @compiled(reads="first", counted=False)
-def _by_shard(first, shards, shard, order, bounds, place):  # type: ignore[no-untyped-def]
+def _by_shard(first: UInt64s, shards: np.uint64, shard: Int32s, order: Int64s, bounds: Int64s, place: Int64s) -> None:
     for i in range(first.shape[0]):
         shard[i] = (first[i] >> np.uint64(32)) % shards
         bounds[shard[i] + 1] += 1
@@ -240,7 +243,7 @@ def repeat(counts: Int64s) -> tuple[Int64s, Int64s]:
 
 
 @compiled()
-def with_room(lanes, used, needed):  # type: ignore[no-untyped-def]
+def with_room(lanes: Numbers, used: int, needed: int) -> Numbers:
     """Return the array `lanes`, of shape (lanes, length), of which `used` columns are occupied, grown to hold
     `needed`.
     """
@@ -254,7 +257,7 @@ def with_room(lanes, used, needed):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def sort_first(values, count):  # type: ignore[no-untyped-def]
+def sort_first(values: Int64s, count: int) -> None:
     """Sort the first `count` of `values` in place, with a heap. `np.sort` in a compiled loop takes longer to compile
     than most loops."""
     for step in range(count // 2 + count - 1):

@@ -47,7 +47,7 @@ def grown(nodes: Int64s, capacity: int) -> Int64s:
 
 
 @loop
-def _pull(nodes, n):  # type: ignore[no-untyped-def]
+def _pull(nodes: Int64s, n: int) -> None:
     left, right = nodes[n, LEFT], nodes[n, RIGHT]
     before = (nodes[left, SUM] if left else 0) + nodes[n, DELTA]
     nodes[n, SUM] = before + (nodes[right, SUM] if right else 0)
@@ -60,7 +60,7 @@ def _pull(nodes, n):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _lift(nodes, n):  # type: ignore[no-untyped-def]
+def _lift(nodes: Int64s, n: int) -> None:
     """Rotate `n` above its parent."""
     p = rotate_up(nodes, n)
     _pull(nodes, p)
@@ -68,16 +68,16 @@ def _lift(nodes, n):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _mixed(tick):  # type: ignore[no-untyped-def]
+def _mixed(tick: int) -> int:
     """Return a hash of a tick, by which the shape of a tree depends on its content alone."""
     z = np.uint64(tick) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.int64(z >> np.uint64(2))
+    return int(np.int64(z >> np.uint64(2)))
 
 
 @compiled()
-def _use(nodes, roots, group, tick, delta, uses):  # type: ignore[no-untyped-def]
+def _use(nodes: Int64s, roots: Int64s, group: int, tick: int, delta: int, uses: int) -> None:
     """Add `delta` to the DELTA of `tick`, and `uses` (1 or -1) to the number of periods that begin or end there."""
     at, parent, side = roots[group], 0, LEFT
     while at and nodes[at, TICK] != tick:
@@ -109,7 +109,7 @@ def _use(nodes, roots, group, tick, delta, uses):  # type: ignore[no-untyped-def
 
 
 @loop
-def _remove(nodes, roots, group, n):  # type: ignore[no-untyped-def]
+def _remove(nodes: Int64s, roots: Int64s, group: int, n: int) -> None:
     while True:
         left, right = nodes[n, LEFT], nodes[n, RIGHT]
         if not left and not right:
@@ -134,7 +134,7 @@ def _remove(nodes, roots, group, n):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _from(nodes, root, tick):  # type: ignore[no-untyped-def]
+def _from(nodes: Int64s, root: int, tick: int) -> tuple[int, int]:
     """Return the first node at or behind `tick`, and the cover behind it; (0, 0) where there is none."""
     at, found, cover, before = root, 0, 0, 0
     while at:
@@ -149,7 +149,7 @@ def _from(nodes, root, tick):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _before(nodes, root, tick):  # type: ignore[no-untyped-def]
+def _before(nodes: Int64s, root: int, tick: int) -> tuple[int, int]:
     """Return the last node before `tick`, and the cover behind it; (0, 0) where there is none."""
     at, found, cover, before = root, 0, 0, 0
     while at:
@@ -164,7 +164,7 @@ def _before(nodes, root, tick):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _next(nodes, n):  # type: ignore[no-untyped-def]
+def _next(nodes: Int64s, n: int) -> int:
     """Return the node behind `n`, 0 for none."""
     if nodes[n, RIGHT]:
         n = nodes[n, RIGHT]
@@ -173,16 +173,16 @@ def _next(nodes, n):  # type: ignore[no-untyped-def]
         return n
     while nodes[n, PARENT] and nodes[nodes[n, PARENT], RIGHT] == n:
         n = nodes[n, PARENT]
-    return nodes[n, PARENT]
+    return int(nodes[n, PARENT])
 
 
 @loop
-def _end(nodes, root, tick):  # type: ignore[no-untyped-def]
+def _end(nodes: Int64s, root: int, tick: int) -> int:
     """Return the first node at or behind `tick` behind which nothing is covered; 0 for none."""
     n, cover = _from(nodes, root, tick)
     while n:
         if cover == 0:
-            return n
+            return int(n)
         right = nodes[n, RIGHT]
         if right and cover + nodes[right, LEAST] == 0:
             n = right
@@ -193,7 +193,7 @@ def _end(nodes, root, tick):  # type: ignore[no-untyped-def]
                     continue
                 cover += (nodes[left, SUM] if left else 0) + nodes[n, DELTA]
                 if cover == 0:
-                    return n
+                    return int(n)
                 n = nodes[n, RIGHT]
         if right:
             cover += nodes[right, SUM]
@@ -205,12 +205,12 @@ def _end(nodes, root, tick):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _last_end(nodes, root, tick):  # type: ignore[no-untyped-def]
+def _last_end(nodes: Int64s, root: int, tick: int) -> int:
     """Return the last node before `tick` behind which nothing is covered; 0 for none."""
     n, cover = _before(nodes, root, tick)
     while n:
         if cover == 0:
-            return n
+            return int(n)
         left = nodes[n, LEFT]
         cover -= nodes[n, DELTA]
         if left:
@@ -224,7 +224,7 @@ def _last_end(nodes, root, tick):  # type: ignore[no-untyped-def]
                         n, before = right, behind
                         continue
                     if behind == 0:
-                        return n
+                        return int(n)
                     n = nodes[n, LEFT]
             cover = first
         while nodes[n, PARENT] and nodes[nodes[n, PARENT], LEFT] == n:
@@ -234,11 +234,11 @@ def _last_end(nodes, root, tick):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _first_stretch(nodes, root, tick):  # type: ignore[no-untyped-def]
+def _first_stretch(nodes: Int64s, root: int, tick: int) -> int:
     """Return the begin of the first stretch that ends at or behind `tick`; 0 for none."""
     last = _last_end(nodes, root, tick)
     if last:
-        return _next(nodes, last)
+        return int(_next(nodes, last))
     n = root
     while n and nodes[n, LEFT]:
         n = nodes[n, LEFT]
@@ -246,7 +246,7 @@ def _first_stretch(nodes, root, tick):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _append(out, count, group, event, begin, end, sign):  # type: ignore[no-untyped-def]
+def _append(out: Int64s, count: int, group: int, event: int, begin: int, end: int, sign: int) -> Int64s:
     """Append a stretch that comes (sign 1) or goes (-1); return the array, which may be a larger one."""
     if count == out.shape[1]:
         made = np.empty((out.shape[0], 2 * count), np.int64)
@@ -258,7 +258,9 @@ def _append(out, count, group, event, begin, end, sign):  # type: ignore[no-unty
 
 
 @compiled(reads="groups order begins ends weights")
-def follow(nodes, roots, groups, order, begins, ends, weights):  # type: ignore[no-untyped-def]
+def follow(
+    nodes: Int64s, roots: Int64s, groups: Int64s, order: Int64s, begins: Int64s, ends: Int64s, weights: Int64s
+) -> Int64s:
     """Apply periods that come (weight 1) and go (-1), in `order`; return the stretches that come and go, one per
     column: (group, event, begin, end, sign). There must be room for two nodes for every period that comes."""
     out, count = np.empty((5, 16), np.int64), 0
@@ -296,7 +298,7 @@ def follow(nodes, roots, groups, order, begins, ends, weights):  # type: ignore[
 
 
 @compiled(reads="groups begins ends")
-def plant(nodes, roots, groups, begins, ends):  # type: ignore[no-untyped-def]
+def plant(nodes: Int64s, roots: Int64s, groups: Int64s, begins: Int64s, ends: Int64s) -> None:
     """Add periods without returning changes."""
     for i in range(groups.shape[0]):
         _use(nodes, roots, groups[i], begins[i], 1, 1)
@@ -304,7 +306,9 @@ def plant(nodes, roots, groups, begins, ends):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="groups order begins ends weights")
-def follow_gaps(nodes, roots, groups, order, begins, ends, weights):  # type: ignore[no-untyped-def]
+def follow_gaps(
+    nodes: Int64s, roots: Int64s, groups: Int64s, order: Int64s, begins: Int64s, ends: Int64s, weights: Int64s
+) -> Int64s:
     """Apply stretches that come (weight 1) and go (-1), in `order`, of which those of a group never touch; return the
     gaps between neighbours that come and go, one per column: (group, event, begin, end, sign). Behind the last stretch
     of a group is a gap that ends at END, unless the stretch does. There must be room as for `follow`."""

@@ -48,7 +48,7 @@ def from_order_keys(keys: Int64s, there: Bools, kind: pa.DataType) -> pa.Array:
 
 
 @loop
-def _least(codes, keys, valid, count):  # type: ignore[no-untyped-def]
+def _least(codes: Int64s, keys: Int64s, valid: Bools, count: int) -> Int64s:
     best = np.full(count, -1, np.int64)
     for i in range(codes.shape[0]):
         if valid[i]:
@@ -59,7 +59,7 @@ def _least(codes, keys, valid, count):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="codes values")
-def greatest_by_code(codes, values, count):  # type: ignore[no-untyped-def]
+def greatest_by_code(codes: Int64s, values: Int64s, count: int) -> Int64s:
     """Return the greatest of `values`, which are not negative, per code in [0, count)."""
     greatest = np.zeros(count, np.int64)
     for i in range(codes.shape[0]):
@@ -76,7 +76,9 @@ def extreme_by_code(least: bool, codes: Int64s, count: int, column: pa.Array) ->
 
 
 @compiled(reads="slots times order pairs weights")
-def comings(slots, times, order, pairs, weights, lanes, steps):  # type: ignore[no-untyped-def]
+def comings(
+    slots: Int64s, times: Int64s, order: Int64s, pairs: Int64s, weights: Int64s, lanes: Int64s, steps: Int64s
+) -> None:
     """Find when values of a bag appear and disappear.
 
     Events sorted by (slot, time) change the counts lanes[0, pair]; lanes[3, pair] is 1 while it is positive. steps[e]
@@ -99,7 +101,9 @@ def comings(slots, times, order, pairs, weights, lanes, steps):  # type: ignore[
 
 
 @loop
-def transitions(pairs, times, order, weights, counts, event, step):  # type: ignore[no-untyped-def]
+def transitions(
+    pairs: Int64s, times: Int64s, order: Int64s, weights: Int64s, counts: Int64s, event: Int64s, step: Int64s
+) -> int:
     """Find when values of a bag appear and disappear; return the number of such changes.
 
     Events sorted by (pair, time) change counts[pair] (in place); each time at which a count changes between 0 and

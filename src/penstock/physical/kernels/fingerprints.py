@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.arrays import Bools, Bytes, Float64s, Int32s, Int64s
 from penstock.physical.kernels.compiling import compiled
 
 UInt64s = npt.NDArray[np.uint64]
@@ -28,7 +29,7 @@ _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 @nb.njit(inline="always")
-def _mix(x):  # type: ignore[no-untyped-def]
+def _mix(x: np.uint64) -> np.uint64:
     """Apply the finaliser of splitmix64: a bijection on 64 bits."""
     x = (x ^ (x >> _S30)) * _A
     x = (x ^ (x >> _S27)) * _B
@@ -36,7 +37,7 @@ def _mix(x):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="words valid")
-def _first_words(words, valid, has_nulls, first, second):  # type: ignore[no-untyped-def]
+def _first_words(words: UInt64s, valid: Bools, has_nulls: bool, first: UInt64s, second: UInt64s) -> None:
     for i in range(words.shape[0]):
         if has_nulls and not valid[i]:
             first[i] = _NULL
@@ -47,7 +48,7 @@ def _first_words(words, valid, has_nulls, first, second):  # type: ignore[no-unt
 
 
 @compiled(reads="words valid")
-def _more_words(words, valid, has_nulls, first, second):  # type: ignore[no-untyped-def]
+def _more_words(words: UInt64s, valid: Bools, has_nulls: bool, first: UInt64s, second: UInt64s) -> None:
     for i in range(words.shape[0]):
         word = _NULL
         if not has_nulls or valid[i]:
@@ -57,7 +58,7 @@ def _more_words(words, valid, has_nulls, first, second):  # type: ignore[no-unty
 
 
 @compiled(reads="offsets data")
-def _string_words(offsets, data, one, two):  # type: ignore[no-untyped-def]
+def _string_words(offsets: Int32s, data: Bytes, one: UInt64s, two: UInt64s) -> None:
     """Compute two independent multiply-mix hashes of each byte string, eight bytes at a time."""
     for i in range(one.shape[0]):
         start, stop = offsets[i], offsets[i + 1]
@@ -137,7 +138,7 @@ def float_bits(column: pa.Array) -> UInt64s:
 
 
 @compiled(reads="values raw")
-def _one_of_a_kind(values, raw, nan, bits):  # type: ignore[no-untyped-def]
+def _one_of_a_kind(values: Float64s, raw: UInt64s, nan: np.uint64, bits: UInt64s) -> None:
     for i in range(values.shape[0]):
         value = values[i]
         bits[i] = np.uint64(0) if value == 0.0 else nan if value != value else raw[i]
@@ -162,7 +163,7 @@ def _list_words(column: pa.Array) -> list[UInt64s]:
 
 
 @compiled(reads="offsets first second")
-def _fold_lists(offsets, first, second, one, two):  # type: ignore[no-untyped-def]
+def _fold_lists(offsets: Int64s, first: UInt64s, second: UInt64s, one: UInt64s, two: UInt64s) -> None:
     """Combine the hashes of each list's members, in their order, to two hashes of the list."""
     for i in range(one.shape[0]):
         length = np.uint64(offsets[i + 1] - offsets[i])

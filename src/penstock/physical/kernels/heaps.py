@@ -9,6 +9,7 @@ side 1: the largest) has its columns CHILD and SIBLING; MEMBER is the sum of 1 a
 
 from __future__ import annotations
 
+from penstock.arrays import Bytes, Int64s
 from penstock.compilation import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.key_order import bytes_less
@@ -19,16 +20,16 @@ _SIDE = 3
 
 
 @compiled()
-def _above(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def]
+def _above(nodes: Int64s, a: int, b: int, side: int, wide: bool, spans: Int64s, data: Bytes) -> bool:
     if side:
         a, b = b, a
     if nodes[a, KEY] != nodes[b, KEY] or not wide:
-        return nodes[a, KEY] < nodes[b, KEY]
-    return bytes_less(data, spans[a, 0], spans[a, 1], spans[b, 0], spans[b, 1])
+        return bool(nodes[a, KEY] < nodes[b, KEY])
+    return bool(bytes_less(data, spans[a, 0], spans[a, 1], spans[b, 0], spans[b, 1]))
 
 
 @compiled()
-def _merge(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def]
+def _merge(nodes: Int64s, a: int, b: int, side: int, wide: bool, spans: Int64s, data: Bytes) -> int:
     """Merge two heaps and return the new top; 0 is the empty heap."""
     if a == 0 or b == 0:
         return a + b
@@ -40,7 +41,7 @@ def _merge(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def
 
 
 @compiled()
-def _pop(nodes, top, side, wide, spans, data):  # type: ignore[no-untyped-def]
+def _pop(nodes: Int64s, top: int, side: int, wide: bool, spans: Int64s, data: Bytes) -> int:
     """Remove the top and return the new one."""
     child, sibling = _CHILD + _SIDE * side, _SIBLING + _SIDE * side
     left = nodes[top, child]
@@ -66,14 +67,16 @@ def _pop(nodes, top, side, wide, spans, data):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _put(nodes, tops, group, n, side, wide, spans, data):  # type: ignore[no-untyped-def]
+def _put(nodes: Int64s, tops: Int64s, group: int, n: int, side: int, wide: bool, spans: Int64s, data: Bytes) -> None:
     if nodes[n, MEMBER] & (1 + side) == 0:
         nodes[n, MEMBER] += 1 + side
         tops[group, side] = _merge(nodes, tops[group, side], n, side, wide, spans, data)
 
 
 @loop
-def fill(nodes, tops, groups, slots, sides, wide, spans, data):  # type: ignore[no-untyped-def]
+def fill(
+    nodes: Int64s, tops: Int64s, groups: Int64s, slots: Int64s, sides: Int64s, wide: bool, spans: Int64s, data: Bytes
+) -> None:
     """Insert the values in `slots` of the bag into the heaps of their `groups`."""
     for i in range(slots.shape[0]):
         for side in sides:
@@ -81,7 +84,7 @@ def fill(nodes, tops, groups, slots, sides, wide, spans, data):  # type: ignore[
 
 
 @loop
-def clear(nodes, tops, groups, wide, spans, data):  # type: ignore[no-untyped-def]
+def clear(nodes: Int64s, tops: Int64s, groups: Int64s, wide: bool, spans: Int64s, data: Bytes) -> None:
     """Remove all values from the heaps of `groups`."""
     for group in groups:
         for side in range(2):
@@ -90,21 +93,21 @@ def clear(nodes, tops, groups, wide, spans, data):  # type: ignore[no-untyped-de
 
 
 @compiled(reads="slots times order pairs weights")
-def follow(  # type: ignore[no-untyped-def]
-    slots,
-    times,
-    order,
-    pairs,
-    weights,
-    live,
-    nodes,
-    tops,
-    sides,
-    wide,
-    spans,
-    data,
-    found,
-):
+def follow(
+    slots: Int64s,
+    times: Int64s,
+    order: Int64s,
+    pairs: Int64s,
+    weights: Int64s,
+    live: Int64s,
+    nodes: Int64s,
+    tops: Int64s,
+    sides: Int64s,
+    wide: bool,
+    spans: Int64s,
+    data: Bytes,
+    found: Int64s,
+) -> None:
     """Apply events to the bags and report the tops of the heaps.
 
     Events order[0], order[1], ..., sorted by (group, time), change the count of the value pairs[e] (-1: none) by

@@ -116,7 +116,7 @@ def _big_endian(words: npt.NDArray[np.uint64]) -> Bytes:
 
 
 @compiled(reads="starts lengths data")
-def _first_bytes(starts, lengths, data):  # type: ignore[no-untyped-def]
+def _first_bytes(starts: Int64s, lengths: Int64s, data: Bytes) -> Int64s:
     """Return the first eight bytes of each value as a number in the order of the bytes."""
     keys = np.empty(starts.shape[0], np.int64)
     for i in range(starts.shape[0]):
@@ -129,7 +129,16 @@ def _first_bytes(starts, lengths, data):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="present there starts lengths data")
-def _mark(present, there, starts, lengths, data, places, sizes, made):  # type: ignore[no-untyped-def]
+def _mark(
+    present: Bools,
+    there: Bools,
+    starts: Int64s,
+    lengths: Int64s,
+    data: Bytes,
+    places: Int64s,
+    sizes: Int64s,
+    made: Bytes,
+) -> None:
     end = 0
     for i in range(starts.shape[0]):
         places[i] = end
@@ -144,9 +153,19 @@ def _mark(present, there, starts, lengths, data, places, sizes, made):  # type: 
 
 
 @compiled(reads="present first_starts first_lengths first_data there starts lengths data")
-def _mark_wide(  # type: ignore[no-untyped-def]
-    present, first_starts, first_lengths, first_data, there, starts, lengths, data, places, sizes, made
-):
+def _mark_wide(
+    present: Bools,
+    first_starts: Int64s,
+    first_lengths: Int64s,
+    first_data: Bytes,
+    there: Bools,
+    starts: Int64s,
+    lengths: Int64s,
+    data: Bytes,
+    places: Int64s,
+    sizes: Int64s,
+    made: Bytes,
+) -> None:
     end = 0
     for i in range(starts.shape[0]):
         places[i] = end
@@ -171,9 +190,9 @@ def _mark_wide(  # type: ignore[no-untyped-def]
 
 
 @loop
-def bytes_less(data, one, one_length, other, other_length):  # type: ignore[no-untyped-def]
+def bytes_less(data: Bytes, one: int, one_length: int, other: int, other_length: int) -> bool:
     """Return whether data[one : one + one_length] precedes data[other : other + other_length]."""
     for k in range(min(one_length, other_length)):
         if data[one + k] != data[other + k]:
-            return data[one + k] < data[other + k]
+            return bool(data[one + k] < data[other + k])
     return one_length < other_length

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.first_rows import SortKey
+from penstock.arrays import Bytes, Int32s
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.extremes import order_keys
@@ -16,7 +17,7 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @loop
-def _prefixes(offsets, data, keys):  # type: ignore[no-untyped-def]
+def _prefixes(offsets: Int32s, data: Bytes, keys: Int64s) -> None:
     """Return the first eight bytes of each string as a number in the same order."""
     for i in range(keys.shape[0]):
         start, stop = offsets[i], offsets[i + 1]

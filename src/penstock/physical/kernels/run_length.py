@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.arrays import Int32s
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s, int64s
 
@@ -65,7 +66,7 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 @loop
-def _run_ends(values, ends):  # type: ignore[no-untyped-def]
+def _run_ends(values: Int64s, ends: Int32s) -> int:
     """Fill `ends` with the ends of runs of equal values; return their number, -1 where there is no room."""
     runs = 0
     for i in range(values.shape[0]):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.arrays import Bytes, Float64s, Int64s
 from penstock.compilation import loop
 from penstock.expressions.aggregates.contract import Question
 from penstock.physical.kernels.compiling import compiled
@@ -28,7 +29,7 @@ LEAST, GREATEST, QUANTILE, MODE, TOP, EVERY, RANK, COUNTS = map(int, Question)
 
 
 @loop
-def _pull(nodes, n):  # type: ignore[no-untyped-def]
+def _pull(nodes: Int64s, n: int) -> None:
     """Recompute TOTAL and BEST of a node from its children."""
     left, right = nodes[n, LEFT], nodes[n, RIGHT]
     nodes[n, TOTAL] = nodes[n, WEIGHT] + nodes[left, TOTAL] + nodes[right, TOTAL]
@@ -36,14 +37,14 @@ def _pull(nodes, n):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _less(nodes, a, b, wide, spans, data):  # type: ignore[no-untyped-def]
+def _less(nodes: Int64s, a: int, b: int, wide: bool, spans: Int64s, data: Bytes) -> bool:
     if nodes[a, KEY] != nodes[b, KEY] or not wide:
-        return nodes[a, KEY] < nodes[b, KEY]
-    return bytes_less(data, spans[a, 0], spans[a, 1], spans[b, 0], spans[b, 1])
+        return bool(nodes[a, KEY] < nodes[b, KEY])
+    return bool(bytes_less(data, spans[a, 0], spans[a, 1], spans[b, 0], spans[b, 1]))
 
 
 @loop
-def rotate_up(nodes, n):  # type: ignore[no-untyped-def]
+def rotate_up(nodes: Int64s, n: int) -> int:
     """Rotate `n` above its parent, in a tree of any nodes that begin with LEFT, RIGHT and PARENT; return that parent.
     What nodes know of their subtrees must be computed again, first that of the former parent."""
     p = nodes[n, PARENT]
@@ -58,11 +59,11 @@ def rotate_up(nodes, n):  # type: ignore[no-untyped-def]
     nodes[n, PARENT] = above
     if above:
         nodes[above, LEFT if nodes[above, LEFT] == p else RIGHT] = n
-    return p
+    return int(p)
 
 
 @loop
-def _lift(nodes, n):  # type: ignore[no-untyped-def]
+def _lift(nodes: Int64s, n: int) -> None:
     """Rotate `n` above its parent."""
     p = rotate_up(nodes, n)
     _pull(nodes, p)
@@ -70,7 +71,7 @@ def _lift(nodes, n):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _insert(nodes, roots, group, n, wide, spans, data):  # type: ignore[no-untyped-def]
+def _insert(nodes: Int64s, roots: Int64s, group: int, n: int, wide: bool, spans: Int64s, data: Bytes) -> None:
     """Insert the node `n`, of weight 0, into the group's tree."""
     nodes[n, LEFT] = nodes[n, RIGHT] = nodes[n, TOTAL] = nodes[n, BEST] = nodes[n, WEIGHT] = 0
     nodes[n, PARENT] = 0
@@ -89,7 +90,7 @@ def _insert(nodes, roots, group, n, wide, spans, data):  # type: ignore[no-untyp
 
 
 @compiled()
-def _weigh(nodes, n, weight):  # type: ignore[no-untyped-def]
+def _weigh(nodes: Int64s, n: int, weight: int) -> None:
     nodes[n, WEIGHT] = weight
     while n:
         _pull(nodes, n)
@@ -97,7 +98,17 @@ def _weigh(nodes, n, weight):  # type: ignore[no-untyped-def]
 
 
 @loop
-def plant(nodes, roots, groups, slots, counts, distinct, wide, spans, data):  # type: ignore[no-untyped-def]
+def plant(
+    nodes: Int64s,
+    roots: Int64s,
+    groups: Int64s,
+    slots: Int64s,
+    counts: Int64s,
+    distinct: bool,
+    wide: bool,
+    spans: Int64s,
+    data: Bytes,
+) -> None:
     """Insert the values in `slots` of the bag into the trees of their `groups`."""
     for i in range(slots.shape[0]):
         n = slots[i] + 1
@@ -106,7 +117,7 @@ def plant(nodes, roots, groups, slots, counts, distinct, wide, spans, data):  # 
 
 
 @loop
-def uproot(nodes, roots, groups):  # type: ignore[no-untyped-def]
+def uproot(nodes: Int64s, roots: Int64s, groups: Int64s) -> None:
     """Remove all nodes from the trees of `groups`."""
     for i in range(groups.shape[0]):
         n = roots[groups[i]]
@@ -125,7 +136,7 @@ def uproot(nodes, roots, groups):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _kth(nodes, n, k):  # type: ignore[no-untyped-def]
+def _kth(nodes: Int64s, n: int, k: int) -> int:
     """Return the node of the k-th live value, counted from 0, of more than k."""
     while True:
         before = nodes[nodes[n, LEFT], TOTAL]
@@ -139,7 +150,7 @@ def _kth(nodes, n, k):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _most(nodes, n):  # type: ignore[no-untyped-def]
+def _most(nodes: Int64s, n: int) -> int:
     """Return the node of the most frequent value, of several the smallest."""
     best = nodes[n, BEST]
     while True:
@@ -152,7 +163,7 @@ def _most(nodes, n):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _roomy(array, size, more):  # type: ignore[no-untyped-def]
+def _roomy(array: Int64s, size: int, more: int) -> Int64s:
     """Return `array`, grown to hold `more` after the first `size`."""
     if size + more <= array.shape[0]:
         return array
@@ -163,7 +174,7 @@ def _roomy(array, size, more):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _rank(total, fraction, rounded, spread):  # type: ignore[no-untyped-def]
+def _rank(total: int, fraction: float, rounded: float, spread: float) -> int:
     """Return the rank from 1 to `total` that RANK asks for (`OrderedFunction.parameters`); 0 where there is none. A
     fraction is meant as it was written in decimals, so a product that is an integer but for rounding is one."""
     if rounded == 0.0:
@@ -183,7 +194,18 @@ def _rank(total, fraction, rounded, spread):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _answer(nodes, root, asked, parameters, k, found, between, members, counts, size):  # type: ignore[no-untyped-def]
+def _answer(
+    nodes: Int64s,
+    root: int,
+    asked: Int64s,
+    parameters: Float64s,
+    k: int,
+    found: Int64s,
+    between: Float64s,
+    members: Int64s,
+    counts: Int64s,
+    size: int,
+) -> tuple[Int64s, Int64s, int]:
     """Answer every query about one tree into found[:, k]; return (members, counts, size).
 
     The answers are slots, or for TOP, EVERY and COUNTS a range of `members` (and `counts`); -1 where no value is live.
@@ -253,7 +275,9 @@ def _answer(nodes, root, asked, parameters, k, found, between, members, counts, 
 
 
 @loop
-def ask(nodes, roots, groups, asked, parameters, found, between):  # type: ignore[no-untyped-def]
+def ask(
+    nodes: Int64s, roots: Int64s, groups: Int64s, asked: Int64s, parameters: Float64s, found: Int64s, between: Float64s
+) -> tuple[Int64s, Int64s]:
     """Answer the queries for the current state of each of `groups`."""
     members, counts, size = np.empty(16, np.int64), np.empty(16, np.int64), 0
     for k in range(groups.shape[0]):
@@ -264,24 +288,24 @@ def ask(nodes, roots, groups, asked, parameters, found, between):  # type: ignor
 
 
 @compiled(reads="slots times order pairs weights")
-def follow(  # type: ignore[no-untyped-def]
-    slots,
-    times,
-    order,
-    pairs,
-    weights,
-    live,
-    distinct,
-    nodes,
-    roots,
-    wide,
-    spans,
-    data,
-    asked,
-    parameters,
-    found,
-    between,
-):
+def follow(
+    slots: Int64s,
+    times: Int64s,
+    order: Int64s,
+    pairs: Int64s,
+    weights: Int64s,
+    live: Int64s,
+    distinct: bool,
+    nodes: Int64s,
+    roots: Int64s,
+    wide: bool,
+    spans: Int64s,
+    data: Bytes,
+    asked: Int64s,
+    parameters: Float64s,
+    found: Int64s,
+    between: Float64s,
+) -> tuple[Int64s, Int64s]:
     """Apply events to the bags and answer the queries.
 
     Events order[0], order[1], ..., sorted by (group, time), change the count of the value pairs[e] (-1: none) by

@@ -16,13 +16,13 @@ _SHIFT = np.int64(32)
 
 
 @nb.njit(inline="always")
-def normal(high, low):  # type: ignore[no-untyped-def]
+def normal(high: int, low: int) -> tuple[int, int]:
     """Return the normal pair of the same value."""
     return high + (low >> 32), low & 0xFFFFFFFF
 
 
 @nb.njit(inline="always")
-def is_greater(high, low, other_high, other_low):  # type: ignore[no-untyped-def]
+def is_greater(high: int, low: int, other_high: int, other_low: int) -> bool:
     """Return whether a pair is greater than another; neither need be normal."""
     high, low = normal(high, low)
     other_high, other_low = normal(other_high, other_low)
@@ -30,7 +30,7 @@ def is_greater(high, low, other_high, other_low):  # type: ignore[no-untyped-def
 
 
 @nb.njit
-def share_of(high, low, numerator, denominator):  # type: ignore[no-untyped-def]
+def share_of(high: int, low: int, numerator: int, denominator: int) -> tuple[int, int]:
     """Return ⌊value * numerator / denominator⌋ of a value ≥ 0; both below 2**31."""
     high, low = normal(high, low)
     least = low * numerator

@@ -37,7 +37,7 @@ REASONS = {
 
 
 @loop
-def _pair(codes, order, kind, ended_by, verdict, queue):  # type: ignore[no-untyped-def]
+def _pair(codes: Int64s, order: Int64s, kind: Int64s, ended_by: Int64s, verdict: Int64s, queue: Int64s) -> None:
     """Pair insertions and deletions of a bag, first in, first out: ended_by[i] of an insertion becomes the row of the
     `-` that deletes it. order: rows sorted by code, then by time."""
     n = order.shape[0]
@@ -59,7 +59,9 @@ def _pair(codes, order, kind, ended_by, verdict, queue):  # type: ignore[no-unty
 
 
 @loop
-def _by_key(codes, order, kind, replaces, once, ended_by, verdict):  # type: ignore[no-untyped-def]
+def _by_key(
+    codes: Int64s, order: Int64s, kind: Int64s, replaces: bool, once: bool, ended_by: Int64s, verdict: Int64s
+) -> None:
     """Pair insertions and deletions where each code has at most one row.
 
     replaces: an insertion replaces the present row, and a deletion of an absent row has no effect; otherwise both are

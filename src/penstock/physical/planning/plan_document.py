@@ -16,7 +16,7 @@ from penstock.physical.plan.step_choices import SHARED, open_choices
 from penstock.types import type_name
 
 
-def plan_document(query: Query, logical: Mapping[str, Any], steps: Sequence[Step], keys: Mapping[int, str]) -> str:
+def plan_document(query: Query, logical: Mapping[str, object], steps: Sequence[Step], keys: Mapping[int, str]) -> str:
     """Return the document of a query. steps: those that answer it, by `keys`; none of a query that does not run."""
     columns = [{"name": name, "type": type_name(type_)} for name, type_ in _columns(query)]
     stated = {"name": query.name, "kind": "stream" if query.root.is_stream else "relation", "columns": columns}

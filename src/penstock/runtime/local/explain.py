@@ -90,7 +90,7 @@ def choice_lines_of(query: Query) -> list[str]:
 
 
 @deep
-def export_plan(query: Query, logical: Mapping[str, Any], statistics: Statistics, strategy: Strategy) -> str:
+def export_plan(query: Query, logical: Mapping[str, object], statistics: Statistics, strategy: Strategy) -> str:
     """Return the plan of a query as data. logical: its logical plan."""
     root = optimize(query.root, planning=strategy.planning(statistics), choices_only=True)
     plan = plan_queries([replace(query, root=root)], statistics, strategy)

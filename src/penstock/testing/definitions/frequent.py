@@ -121,6 +121,6 @@ def _elements(below: Algebra, world: World) -> Iterator[tuple[Any, Life]]:
     for block in range(len(members) // step):
         start, end = reached((block + 1) * step), reached((block + 1) * step + rows_of_block)
         rows = [row for _, row in members[block * step : (block + 1) * step]]
-        here = World({}, world.final, known={window.fingerprint: Relation(frozenset(), lambda tau, rows=rows: rows)})  # type: ignore[misc]
+        here = World({}, world.final, known={window.fingerprint: Relation(frozenset(), lambda tau, rows=rows: rows)})  # type: ignore[misc]  # a default is a parameter to the checker
         if start < end:
             yield from ((block, (start, end, row)) for row in relation(below, here).at(start))

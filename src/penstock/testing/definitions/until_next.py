@@ -71,7 +71,7 @@ def _(node: Lasting, world: World) -> Relation:
 
 def last_end(node: Algebra, last: int) -> int:
     """Return the instant at which what arrived at `last` at the latest has ended in `node`."""
-    slide, align = (None, 0) if isinstance(node, EndedPeriods) else (node.slide, node.align)  # type: ignore[attr-defined]
+    slide, align = (None, 0) if isinstance(node, EndedPeriods) else (node.slide, node.align)  # type: ignore[attr-defined]  # its callers know the node
     if isinstance(node, Lasting):
         lengths = [node.least]
     else:

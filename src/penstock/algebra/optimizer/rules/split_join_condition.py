@@ -81,4 +81,4 @@ def _copies(parts: tuple[Expression, ...], pairs: Pairs) -> Iterable[Expression]
         if len(columns) == 1 and same_for_equal(part):
             for own, equal in pairs:
                 if own in columns:
-                    yield remap(part, lambda _, to=equal: to)  # type: ignore[misc]
+                    yield remap(part, lambda _, to=equal: to)  # type: ignore[misc]  # a default is a parameter to the checker

@@ -24,7 +24,7 @@ WIDE = 2.0**480
 
 
 @loop
-def within(values, limit):  # type: ignore[no-untyped-def]
+def within(values: Float64s, limit: float) -> bool:
     """Return whether all values are smaller than `limit` in size; NaN is not."""
     inside = True
     for i in range(values.shape[0]):
@@ -39,7 +39,7 @@ def cut_units(values: Float64s) -> tuple[Int64s, Float64s]:
 
 
 @loop
-def times(values, weights):  # type: ignore[no-untyped-def]
+def times(values: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
     """Return values * weights as (hi, lo), without rounding."""
     high = np.empty_like(values)
     low = np.empty_like(values)
@@ -49,7 +49,7 @@ def times(values, weights):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always")
-def product(a, b):  # type: ignore[no-untyped-def]
+def product(a: float, b: float) -> tuple[float, float]:
     """Return a * b as (hi, lo), without rounding (Dekker)."""
     p = a * b
     if b == 1.0 or b == -1.0 or not np.isfinite(p) or abs(a) > 1e299 or abs(b) > 1e299:
@@ -64,7 +64,7 @@ def product(a, b):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always")
-def add_pair(high, low, more_high, more_low):  # type: ignore[no-untyped-def]
+def add_pair(high: float, low: float, more_high: float, more_low: float) -> tuple[float, float]:
     """Return (high, low) + (more_high, more_low) as a normalised pair (Knuth's two-sum on both parts)."""
     s = high + more_high
     v = s - high

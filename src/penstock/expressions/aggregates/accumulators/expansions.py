@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numba as nb
 
+from penstock.arrays import Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
 
 #: Doubles of an expansion.
@@ -20,7 +21,7 @@ _PASSES = 16
 
 
 @nb.njit(inline="always")
-def two_sum(a, b):  # type: ignore[no-untyped-def]
+def two_sum(a: float, b: float) -> tuple[float, float]:
     """Return a + b and its rounding error (Knuth)."""
     s = a + b
     v = s - a
@@ -28,7 +29,7 @@ def two_sum(a, b):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always")
-def add_row(sums, slot, first, last, floats, row, sign):  # type: ignore[no-untyped-def]
+def add_row(sums: Float64s, slot: int, first: int, last: int, floats: Float64s, row: int, sign: int) -> None:
     """Add the lanes first ... last - 1 of a row, `sign` times (1 or -1, or 0), to the sum in the same lanes of
     sums[slot]. Two lanes are a pair, four an expansion."""
     if last - first == 2:
@@ -49,7 +50,7 @@ def add_row(sums, slot, first, last, floats, row, sign):  # type: ignore[no-unty
 
 
 @nb.njit(inline="always")
-def add_lanes(state, slot, sums, s, floats, row, sign):  # type: ignore[no-untyped-def]
+def add_lanes(state: Float64s, slot: int, sums: Int64s, s: int, floats: Float64s, row: int, sign: int) -> None:
     """Add the lanes of a row, `sign` times, to the sum number s of state[slot]. sums: as `AggregateLayout.double_sums`;
     floats: by (row, lane), or by (row, sum) the first lanes of rows whose other lanes are 0."""
     first, last = sums[s, 1], sums[s, 2]
@@ -60,7 +61,7 @@ def add_lanes(state, slot, sums, s, floats, row, sign):  # type: ignore[no-untyp
 
 
 @nb.njit(inline="always")
-def add_value(sums, slot, first, last, value):  # type: ignore[no-untyped-def]
+def add_value(sums: Float64s, slot: int, first: int, last: int, value: float) -> None:
     """Do the same as `add_row` with a row of which the first lane is `value` and the others are 0."""
     if last - first == 2:
         sums[slot, first], sums[slot, first + 1] = add_pair(sums[slot, first], sums[slot, first + 1], value, 0.0)
@@ -72,7 +73,7 @@ def add_value(sums, slot, first, last, value):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always")
-def clear_empty(integers, floats, slot, sums):  # type: ignore[no-untyped-def]
+def clear_empty(integers: Int64s, floats: Float64s, slot: int, sums: Int64s) -> None:
     """Set the sums without terms to exactly 0. integers, floats: by (slot, lane); sums: as
     `AggregateLayout.double_sums`."""
     for s in range(sums.shape[0]):
@@ -82,7 +83,7 @@ def clear_empty(integers, floats, slot, sums):  # type: ignore[no-untyped-def]
 
 
 @nb.njit
-def _pass_on(sums, slot, lane, first, last, term):  # type: ignore[no-untyped-def]
+def _pass_on(sums: Float64s, slot: int, lane: int, first: int, last: int, term: float) -> None:
     """Add a double to the lanes lane ... last - 1 of the expansion in the lanes first ... last - 1 of sums[slot]."""
     while term != 0.0:
         if lane == last:
@@ -93,7 +94,7 @@ def _pass_on(sums, slot, lane, first, last, term):  # type: ignore[no-untyped-de
 
 
 @nb.njit
-def _normalise(sums, slot, first, last, term):  # type: ignore[no-untyped-def]
+def _normalise(sums: Float64s, slot: int, first: int, last: int, term: float) -> None:
     """Write the nearest expansion to that of the lanes and `term`. It makes no array, which loops that count no
     references may not."""
     for _ in range(_PASSES):
@@ -114,7 +115,7 @@ def _normalise(sums, slot, first, last, term):  # type: ignore[no-untyped-def]
 
 
 @nb.njit
-def distil(terms, count):  # type: ignore[no-untyped-def]
+def distil(terms: Float64s, count: int) -> int:
     """Replace the first `count` terms by as few as have the same sum, in order of size, none of them 0; return how
     many. The last differs from the sum by less than a unit in its last place [shewchuk 2]."""
     size = 0
@@ -152,7 +153,7 @@ def distil(terms, count):  # type: ignore[no-untyped-def]
 
 
 @nb.njit
-def nearest(terms, count):  # type: ignore[no-untyped-def]
+def nearest(terms: Float64s, count: int) -> float:
     """Return the sum of the first `count` terms, rounded once, to even where two doubles are as near; change the terms.
     No sum of some of them may overflow."""
     at = distil(terms, count) - 1
@@ -168,4 +169,4 @@ def nearest(terms, count):  # type: ignore[no-untyped-def]
         other = total + doubled
         if other - total == doubled:
             total = other
-    return total
+    return float(total)

@@ -22,13 +22,13 @@ _MASK32 = np.int64(0xFFFFFFFF)
 
 
 @nb.njit(inline="always")
-def lowest_bit(size):  # type: ignore[no-untyped-def]
+def lowest_bit(size: int) -> int:
     """Return the exponent of the lowest bit of `size` limbs: a third of them stands before the point."""
     return -32 * (size - size // 3)
 
 
 @nb.njit
-def cut_limbs(value, count, lowest, limbs, row):  # type: ignore[no-untyped-def]
+def cut_limbs(value: float, count: int, lowest: int, limbs: Int64s, row: int) -> float:
     """Add a value that is small enough, `count` times, to limbs[:, row]; return what lies below them."""
     if value == 0.0:
         return 0.0
@@ -43,7 +43,7 @@ def cut_limbs(value, count, lowest, limbs, row):  # type: ignore[no-untyped-def]
 
 
 @loop
-def limbs_of(values, counts):  # type: ignore[no-untyped-def]
+def limbs_of(values: Float64s, counts: Int64s) -> tuple[Int64s, Float64s]:
     """Return values * counts as limbs, by (limb, row), and of each value what is left over."""
     size = values.shape[0]
     limbs = np.zeros((LIMBS, size), np.int64)
@@ -57,7 +57,7 @@ def limbs_of(values, counts):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _add_limbs(limbs, highs, lows):  # type: ignore[no-untyped-def]
+def _add_limbs(limbs: Int64s, highs: Float64s, lows: Float64s) -> tuple[Float64s, Float64s]:
     size = limbs.shape[0]
     lowest = lowest_bit(size)
     carried = np.empty(size, np.int64)

@@ -148,7 +148,7 @@ def joined(limbs: Iterable[Int64s]) -> np.ndarray:
 
 
 @loop
-def _products(x, y, counts):  # type: ignore[no-untyped-def]
+def _products(x: Float64s, y: Float64s, counts: Int64s) -> tuple[Int64s, Float64s]:
     """Return x * y * counts as `PRODUCT_LIMBS` integer lanes and `PRODUCT` float lanes."""
     size = x.shape[0]
     limbs = np.zeros((PRODUCT_LIMBS, size), np.int64)

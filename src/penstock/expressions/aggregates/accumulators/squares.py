@@ -63,7 +63,7 @@ def _lanes(values: Float64s, counts: Int64s, scale: float) -> list[Float64s]:
 
 
 @loop
-def _squares(values, scale, counts):  # type: ignore[no-untyped-def]
+def _squares(values: Float64s, scale: float, counts: Int64s) -> tuple[Float64s, Float64s]:
     """Return (values * scale)² * counts as (hi, lo), without rounding where a count is -1, 0 or 1."""
     high = np.empty_like(values)
     low = np.empty_like(values)

@@ -108,7 +108,7 @@ def total_of_doubles(marks: Int64s, down: Int64s, units: Int64s, *lanes: Float64
 
 
 @loop
-def _rounded(units, lanes):  # type: ignore[no-untyped-def]
+def _rounded(units: Int64s, lanes: Float64s) -> Float64s:
     values = np.empty(units.shape[0])
     for i in range(units.shape[0]):
         values[i] = rounded_sum(units[i], lanes, i, 0)
@@ -116,7 +116,7 @@ def _rounded(units, lanes):  # type: ignore[no-untyped-def]
 
 
 @nb.njit
-def rounded_sum(units, sums, slot, first):  # type: ignore[no-untyped-def]
+def rounded_sum(units: int, sums: Float64s, slot: int, first: int) -> float:
     """Return units * UNIT and the expansion that begins at sums[slot, first], rounded once."""
     terms = np.empty(WIDTH + 2)
     scale, unit = (1.0, UNIT) if -_MOST_UNITS < units < _MOST_UNITS else (_DOWN, _UNIT_DOWN)
@@ -130,7 +130,7 @@ def rounded_sum(units, sums, slot, first):  # type: ignore[no-untyped-def]
     upper = float(units)
     terms[WIDTH] = upper * unit
     terms[WIDTH + 1] = float(units - np.int64(upper)) * unit
-    return nearest(terms, WIDTH + 2) / scale
+    return float(nearest(terms, WIDTH + 2) / scale)
 
 
 def _limbs(column: pa.Array) -> list[Int64s]:

@@ -164,9 +164,9 @@ class PeriodSource:
         if isinstance(bound, Literal) and (bound.value is None or bound.value < 1):
             refuse_short(written.span, domain, self.context)
         value = bound if bound.type == BIGINT else fold(build_cast(bound, BIGINT))
-        if written.unit is None:
+        if (unit := written.unit) is None:
             return value, fixed
-        size = self.context.guard(written.span, lambda: domain.ticks(Interval(exact("1"), written.unit)))  # type: ignore[arg-type]
+        size = self.context.guard(written.span, lambda: domain.ticks(Interval(exact("1"), unit)))
         return (value if size == 1 else build_call("MUL", [value, Literal(BIGINT, size)])), fixed
 
     def warn_of_bare(self, written: Duration | Length, word: str) -> None:

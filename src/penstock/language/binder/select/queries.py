@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -137,7 +138,7 @@ def _alike(word: str, parts: list[QueryTree], nodes: list[Algebra], context: Con
         if len(node.schema) != len(first.schema):
             message = f"{word} of {len(first.schema)} and {counted(len(node.schema), 'column')}"
             context.fail("P0305", message, part.span)
-        context.guard(part.span, lambda node=node: common_domain((first, node)))  # type: ignore[misc]
+        context.guard(part.span, partial(common_domain, (first, node)))
     bare = [_bare_nulls(part) for part in parts]
     node_types = [
         [pa.null() if i in nulls else f.type for i, f in enumerate(node.schema)]
@@ -472,7 +473,7 @@ class QueryBinder:
         group = context.attempt(lambda: self._group(tree, binder))
         frequent = context.attempt(lambda: frequent_terms(tree.frequent, group or (), binder))
         binder.frequent = None if frequent is None else frequent.aggregate
-        tried = [(i, context.attempt(lambda i=i: self._item(i, binder))) for i in tree.items]  # type: ignore[misc]
+        tried = [(i, context.attempt(partial(self._item, i, binder))) for i in tree.items]
         items = [output for _, bound in tried for output in bound or ()]
         missing = frozenset(name.key for item, bound in tried if bound is None for name in _names_of(item))
         grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)

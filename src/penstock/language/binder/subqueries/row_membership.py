@@ -121,8 +121,8 @@ def _blanked(inner: Inner, compared: Collection[_Compared]) -> tuple[Inner, list
         cells: list[Expression] = []
         for p in nullable:
             zero = Literal(p.other.type, zero_of(p.other.type))
-            value = zero if p in blank else without_null(p.other) if p.other_null else p.other  # type: ignore[assignment]
-            cells += [value, Literal(pa.bool_(), p in blank)]
+            cell: Expression = zero if p in blank else without_null(p.other) if p.other_null else p.other
+            cells += [cell, Literal(pa.bool_(), p in blank)]
         members.append(Project(inner.node, (*own, *cells), tuple(fields)))
     return replace(inner, node=UnionAll(tuple(members))), conditions
 

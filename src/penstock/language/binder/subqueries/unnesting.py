@@ -174,11 +174,11 @@ class Unnesting:
         group = (*range(self.width), *(i + self.width for i in node.group))
         calls = tuple(self.over(call) for call in node.aggregates)
         below = self.put(node.input)
-        grouped: Algebra = Aggregate(below, group, calls, node.names)  # type: ignore[arg-type]
+        grouped: Algebra = Aggregate(below, group, calls, node.names)  # type: ignore[arg-type]  # a call over other rows is a call
         if node.group:
             return grouped
         own = any(isinstance(call, UserAggregateCall) for call in calls)
-        nothing = Aggregate(Select(below, _FALSE), (), calls, node.names) if own else None  # type: ignore[arg-type]
+        nothing = Aggregate(Select(below, _FALSE), (), calls, node.names) if own else None  # type: ignore[arg-type]  # of users, a call too
         return self._with_rows_of_none(node, grouped, nothing)
 
     def _with_rows_of_none(self, node: Aggregate, groups: Algebra, nothing: Algebra | None) -> Algebra:

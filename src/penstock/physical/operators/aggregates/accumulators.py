@@ -156,7 +156,7 @@ def sum_doubles(codes: Int64s, lanes: Sequence[Float64s], count: int) -> Sequenc
 
 
 @compiled(reads="codes high low")
-def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
+def _sum_pairs(codes: Int64s, high: Float64s, low: Float64s, count: int) -> tuple[Float64s, Float64s]:
     sums = np.zeros(count)
     low_parts = np.zeros(count)
     for i in range(codes.shape[0]):
@@ -166,7 +166,9 @@ def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="codes high low")
-def _sum_two(codes, high, low, has_low, count):  # type: ignore[no-untyped-def]
+def _sum_two(
+    codes: Int64s, high: Float64s, low: Float64s, has_low: bool, count: int
+) -> tuple[Float64s, Float64s, bool]:
     """Return the sums per code of expansions whose lanes behind the second are 0, of which two lanes, and whether the
     others are 0. What the lanes are is as `add_row` would have them."""
     first = np.zeros(count)
@@ -185,7 +187,7 @@ def _sum_two(codes, high, low, has_low, count):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="codes lanes", counted=False)
-def _sum_expansions(codes, lanes, sums):  # type: ignore[no-untyped-def]
+def _sum_expansions(codes: Int64s, lanes: Float64s, sums: Float64s) -> None:
     """Add rows to the sums of their codes; both are by (row, lane)."""
     for i in range(codes.shape[0]):
         add_row(sums, codes[i], 0, WIDTH, lanes, i, 1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.arrays import Float64s, Int64s
 from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.expansions import add_lanes, clear_empty
 from penstock.physical.kernels.compiled import with_room
@@ -23,7 +24,7 @@ _FIRST_ROOM = 2**20
 
 
 @loop
-def _by_step(steps, count):  # type: ignore[no-untyped-def]
+def _by_step(steps: Int64s, count: int) -> tuple[Int64s, Int64s]:
     """Return (order, starts): the events of step k are order[starts[k]:starts[k + 1]], in their old order."""
     starts = np.zeros(count + 1, np.int64)
     for e in range(steps.shape[0]):
@@ -39,17 +40,17 @@ def _by_step(steps, count):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="order slots rows signs integers floats sums", counted=False)
-def _apply(  # type: ignore[no-untyped-def]
-    order,
-    slots,
-    rows,
-    signs,
-    integers,
-    floats,
-    state_integers,
-    state_floats,
-    sums,
-):
+def _apply(
+    order: Int64s,
+    slots: Int64s,
+    rows: Int64s,
+    signs: Int64s,
+    integers: Int64s,
+    floats: Float64s,
+    state_integers: Int64s,
+    state_floats: Float64s,
+    sums: Int64s,
+) -> None:
     """Apply the events of `order`, all of one instant, to the state by (slot, lane)."""
     width = integers.shape[1]
     for event in order:
@@ -65,20 +66,20 @@ def _apply(  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="slots steps rows signs integers floats sums ranks by_rank")
-def sums_at_boundaries(  # type: ignore[no-untyped-def]
-    slots,
-    steps,
-    rows,
-    signs,
-    integers,
-    floats,
-    state_integers,
-    state_floats,
-    sums,
-    ranks,
-    by_rank,
-    count,
-):
+def sums_at_boundaries(
+    slots: Int64s,
+    steps: Int64s,
+    rows: Int64s,
+    signs: Int64s,
+    integers: Int64s,
+    floats: Float64s,
+    state_integers: Int64s,
+    state_floats: Float64s,
+    sums: Int64s,
+    ranks: Int64s,
+    by_rank: Int64s,
+    count: int,
+) -> tuple[Int64s, Int64s, Float64s]:
     """Apply events to the state, by (slot, lane), each at the boundary steps[e] of `count`, and emit every live
     group at every boundary. sums: as in `sweep`; ranks: by slot; by_rank: its inverse. Return (boundary and rank,
     integer lanes, float lanes) of the emitted rows, each by (lane, row)."""

@@ -85,28 +85,28 @@ def _beside(columns: list[list[npt.NDArray[Any]]], size: int, kind: type) -> npt
 @compiled(
     reads="additions removals ts exp slots ones lanes integers floats lookups instants groups sums", counted=False
 )
-def follow(  # type: ignore[no-untyped-def]
-    additions,
-    removals,
-    removal_count,
-    old,
-    ts,
-    exp,
-    slots,
-    ones,
-    lanes,
-    integers,
-    floats,
-    progress,
-    lookups,
-    instants,
-    groups,
-    state_integers,
-    state_floats,
-    sums,
-    out_integers,
-    out_floats,
-):
+def follow(
+    additions: Int64s,
+    removals: Int64s,
+    removal_count: int,
+    old: int,
+    ts: Int64s,
+    exp: Int64s,
+    slots: Int64s,
+    ones: Int64s,
+    lanes: Int64s,
+    integers: Int64s,
+    floats: Float64s,
+    progress: Int64s,
+    lookups: Int64s,
+    instants: Int64s,
+    groups: Int64s,
+    state_integers: Int64s,
+    state_floats: Float64s,
+    sums: Int64s,
+    out_integers: Int64s,
+    out_floats: Float64s,
+) -> None:
     """Apply changes to the state, by (slot, lane), in time order, additions before removals, and record the state at
     each look-up. out_floats: filled with 0.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.arrays import Bools, Float64s, Int32s, Int64s
 from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row
 from penstock.expressions.aggregates.accumulators.total import rounded_sum
@@ -20,7 +21,17 @@ _MANY = 16
 
 
 @compiled(counted=False)
-def _leave(start, stop, slots, integers, floats, positions, sums, doubles, guards):  # type: ignore[no-untyped-def]
+def _leave(
+    start: int,
+    stop: int,
+    slots: Int64s,
+    integers: Int64s,
+    floats: Float64s,
+    positions: Int64s,
+    sums: Int64s,
+    doubles: Float64s,
+    guards: Int64s,
+) -> None:
     """Subtract the rows start ... stop - 1 of the log."""
     width, floating = integers.shape[1], guards.shape[0]
     for row in range(start, stop):
@@ -37,7 +48,19 @@ def _leave(start, stop, slots, integers, floats, positions, sums, doubles, guard
 
 
 @compiled(counted=False)
-def _enter(start, stop, slots, integers, floats, positions, sums, doubles, guards, shown, new):  # type: ignore[no-untyped-def]
+def _enter(
+    start: int,
+    stop: int,
+    slots: Int64s,
+    integers: Int64s,
+    floats: Float64s,
+    positions: Int64s,
+    sums: Int64s,
+    doubles: Float64s,
+    guards: Int64s,
+    shown: Bools,
+    new: Int64s,
+) -> int:
     """Add the rows start ... stop - 1 of the log. Return how many groups that were not shown are written to `new`."""
     width, floating = integers.shape[1], guards.shape[0]
     fresh = 0
@@ -55,7 +78,18 @@ def _enter(start, stop, slots, integers, floats, positions, sums, doubles, guard
 
 
 @compiled(reads="new_positions warm active sums doubles")
-def move(new_positions, warm, active, counts, sums, doubles, new_active, new_sums, new_doubles, shown):  # type: ignore[no-untyped-def]
+def move(
+    new_positions: Int64s,
+    warm: Bools,
+    active: Int64s,
+    counts: Int64s,
+    sums: Int64s,
+    doubles: Float64s,
+    new_active: Int64s,
+    new_sums: Int64s,
+    new_doubles: Float64s,
+    shown: Bools,
+) -> None:
     """Move the sums of the windows that are `warm` to `new_positions`, into arrays filled with 0: of window w those at
     the first counts[w] positions of active[w]. Write to counts[w] how many remain. Removed positions have no sums, and
     the others keep their order."""
@@ -79,7 +113,7 @@ def move(new_positions, warm, active, counts, sums, doubles, new_active, new_sum
 
 
 @loop
-def shown_places(shown, active):  # type: ignore[no-untyped-def]
+def shown_places(shown: Bools, active: Int64s) -> int:
     """Write the places that are shown to `active`, in order; return how many they are."""
     count = 0
     for position in range(shown.shape[0]):
@@ -90,11 +124,11 @@ def shown_places(shown, active):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
+def with_new(active: Int64s, count: int, new: Int64s, fresh: int, shown: Bools) -> int:
     """Merge the first `fresh` places of `new` into the first `count` places of `active`, keeping only places that are
     shown, in order."""
     if fresh * _MANY > shown.shape[0]:
-        return shown_places(shown, active)
+        return int(shown_places(shown, active))
     sort_first(new, fresh)
     i, j = count - 1, fresh - 1
     for k in range(count + fresh - 1, -1, -1):
@@ -108,29 +142,29 @@ def with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="slots integers floats positions windows edges bottoms tops anew quiet guards units")
-def carry(  # type: ignore[no-untyped-def]
-    slots,
-    integers,
-    floats,
-    positions,
-    windows,
-    edges,
-    bottoms,
-    tops,
-    anew,
-    quiet,
-    all_sums,
-    all_doubles,
-    guards,
-    units,
-    all_shown,
-    all_active,
-    counts,
-    lows,
-    highs,
-    base,
-    size,
-):
+def carry(
+    slots: Int64s,
+    integers: Int64s,
+    floats: Float64s,
+    positions: Int64s,
+    windows: Int64s,
+    edges: Int64s,
+    bottoms: Int64s,
+    tops: Int64s,
+    anew: Bools,
+    quiet: Int64s,
+    all_sums: Int64s,
+    all_doubles: Float64s,
+    guards: Int64s,
+    units: Int64s,
+    all_shown: Bools,
+    all_active: Int64s,
+    counts: Int64s,
+    lows: Int64s,
+    highs: Int64s,
+    base: int,
+    size: int,
+) -> tuple[Int32s, Int64s, Float64s, Int64s]:
     """Carry the sums of windows on to their boundaries: of windows[n] to edges[n] ... edges[n + 1] - 1, in order. At
     boundary b it contains the rows bottoms[b] ... tops[b] - 1 of the log. Compute them afresh where anew[b]; emit the
     groups that have rows, at all boundaries of windows[n] but the first quiet[n].

@@ -209,7 +209,7 @@ def _spread(first: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
 
 
 @loop
-def _spread_dense(first, stop):  # type: ignore[no-untyped-def]
+def _spread_dense(first: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
     low, high = first.min(), stop.max()
     next_index = np.zeros(high - low + 1, np.int64)
     for row in range(first.shape[0]):

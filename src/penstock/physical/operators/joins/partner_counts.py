@@ -29,7 +29,17 @@ from penstock.types import END
 
 
 @loop
-def _sweep(slots, times, ports, weights, order, state, out_event, out_copies, out_pairs):  # type: ignore[no-untyped-def]
+def _sweep(
+    slots: Int64s,
+    times: Int64s,
+    ports: Int64s,
+    weights: Int64s,
+    order: Int64s,
+    state: Int64s,
+    out_event: Int64s,
+    out_copies: Int64s,
+    out_pairs: Int64s,
+) -> int:
     """Apply events, sorted by (slot, time), to state[port, slot]; one output per (slot, time): an event of it,
     and the copies and pairs from then on. Return the number of outputs."""
     n = order.shape[0]

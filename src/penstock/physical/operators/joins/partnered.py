@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from penstock.arrays import Int64s
 from penstock.compilation import loop
 from penstock.physical.elements import Elements, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes, sum_by_code, with_time
@@ -66,7 +67,7 @@ class PartneredJoin(Join):
 
 
 @loop
-def _unite(codes, ts, exp, order, rows, ends):  # type: ignore[no-untyped-def]
+def _unite(codes: Int64s, ts: Int64s, exp: Int64s, order: Int64s, rows: Int64s, ends: Int64s) -> int:
     """Unite the validities of rows of one code that overlap or meet; `order` sorts by (code, ts). rows: the first row
     of each, ends: its end. Return their number."""
     count = 0

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
+from penstock.arrays import Float64s, Int64s, Numbers
 from penstock.compilation import loop
 from penstock.expressions.aggregates.accumulators.double_pairs import HUGE, MOST_UNITS, UNIT
 from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row, add_value
 from penstock.expressions.aggregates.accumulators.total import UP
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.plan.state.aggregate_layout import AggregateLayout
-from penstock.physical.synopses.preferences.layout import Float64s, Int64s
 from penstock.physical.synopses.preferences.result_chances import ChanceChanges, longer
 
 
@@ -115,7 +115,7 @@ def ended_sums(rows: Int64s, at: Int64s, chances: Float64s, sums: ResultSums, la
 
 
 @nb.njit(inline="always")
-def _add_value(integers, floats, at, count, first, value, sign):  # type: ignore[no-untyped-def]
+def _add_value(integers: Int64s, floats: Float64s, at: int, count: int, first: int, value: float, sign: int) -> None:
     """Add a value, `sign` times, to the lanes of a sum of doubles as `SumOfValues` has them."""
     if math.isnan(value):
         integers[at, count + 1] += sign
@@ -133,7 +133,20 @@ def _add_value(integers, floats, at, count, first, value, sign):  # type: ignore
 
 
 @compiled()
-def _add_whole(r, chance, sign, at, integers, floats, x, scaled, own, sums, out_integers, out_floats):  # type: ignore[no-untyped-def]
+def _add_whole(
+    r: int,
+    chance: float,
+    sign: int,
+    at: int,
+    integers: Int64s,
+    floats: Float64s,
+    x: Float64s,
+    scaled: Int64s,
+    own: Int64s,
+    sums: Int64s,
+    out_integers: Int64s,
+    out_floats: Float64s,
+) -> None:
     """Add all lanes of a result with a probability, `sign` times."""
     for lane in own:
         out_integers[at, lane] += sign * integers[r, lane]
@@ -145,9 +158,21 @@ def _add_whole(r, chance, sign, at, integers, floats, x, scaled, own, sums, out_
 
 
 @nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
-def _sum_changes(  # type: ignore[no-untyped-def]
-    rows, at, met, costs, chances, slots, groups, integers, floats, x, scaled, own, sums
-):
+def _sum_changes(
+    rows: Int64s,
+    at: Int64s,
+    met: Float64s,
+    costs: Float64s,
+    chances: Float64s,
+    slots: Int64s,
+    groups: int,
+    integers: Int64s,
+    floats: Float64s,
+    x: Float64s,
+    scaled: Int64s,
+    own: Int64s,
+    sums: Int64s,
+) -> tuple[Int64s, Int64s, Int64s, Float64s, Int64s, Int64s]:
     size, count, ready = 1024, 0, 0
     out_slots, out_at = np.empty(size, np.int64), np.empty(size, np.int64)
     out_integers = np.zeros((size, integers.shape[1]), np.int64)
@@ -196,7 +221,19 @@ def _sum_changes(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
-def _sum_ends(rows, at, chances, slots, groups, integers, floats, x, scaled, own, sums):  # type: ignore[no-untyped-def]
+def _sum_ends(
+    rows: Int64s,
+    at: Int64s,
+    chances: Float64s,
+    slots: Int64s,
+    groups: int,
+    integers: Int64s,
+    floats: Float64s,
+    x: Float64s,
+    scaled: Int64s,
+    own: Int64s,
+    sums: Int64s,
+) -> tuple[Int64s, Int64s, Int64s, Float64s]:
     size, count = rows.shape[0], 0
     out_slots, out_at = np.empty(size, np.int64), np.empty(size, np.int64)
     out_integers = np.zeros((size, integers.shape[1]), np.int64)
@@ -214,7 +251,7 @@ def _sum_ends(rows, at, chances, slots, groups, integers, floats, x, scaled, own
 
 
 @loop
-def _higher(matrix, size):  # type: ignore[no-untyped-def]
+def _higher(matrix: Numbers, size: int) -> Numbers:
     more = np.zeros((size, matrix.shape[1]), matrix.dtype)
     for i in range(matrix.shape[0]):
         for k in range(matrix.shape[1]):

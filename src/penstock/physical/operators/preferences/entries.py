@@ -10,40 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.preference_clause import Preference, PreferenceOrder
+from penstock.arrays import Float64s, Int64s, Records
 from penstock.compilation import loop
 from penstock.expressions.draws import draws, exponential_draws
 from penstock.expressions.evaluation.evaluate import evaluate
 from penstock.expressions.nodes import Expression, with_estimates
 from penstock.physical.elements import Bools, Elements
-from penstock.physical.synopses.preferences.layout import (
-    BASE,
-    COST,
-    CURSOR,
-    DRAWN,
-    ENDS,
-    ENTRY_COLUMNS,
-    EXP,
-    HIGH,
-    LOW,
-    MADE,
-    ONE_UNIT,
-    ORDER,
-    RACE,
-    RANK_COLUMNS,
-    RECORDED_COLUMNS,
-    RECORDED_RANKS,
-    REST,
-    SINCE,
-    SPAN_BITS,
-    SPANS,
-    STAGE,
-    STRETCH,
-    WHOLE,
-    WHOLE_COST,
-    Float64s,
-    Int64s,
-    X,
-)
+from penstock.physical.synopses.preferences.layout import ENTRY, ONE_UNIT, REST, SPAN_BITS, WHOLE
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 from penstock.physical.synopses.preferences.waiting_entries import NewEntries
 from penstock.physical.synopses.summaries.stream_summary import ZoneEstimates
@@ -119,30 +92,27 @@ class Direction:
         every, none = np.arange(count), np.zeros(count, np.int64)
         if zones is None or self.own_zone:
             stretch, estimates, sizes = self._own_zones(made, zones)
-            integers = self._integers(made, every, stretch, none, made.bounds)
-            ranks = self._ranks(made, every, fed_back, integers, estimates, sizes, None, every < 0, none - 1)
-            return NewEntries(integers, ranks)
-        rows = len(zones.event)
+            rows = self._rows(made, every, stretch, none, made.bounds)
+            self._rank(made, every, fed_back, rows, estimates, sizes, None, every < 0, none - 1)
+            return NewEntries(rows)
+        zoned = len(zones.event)
         events = np.concatenate([zones.event, every])
         low = np.concatenate([zones.low, none])
         high = np.concatenate([np.minimum(zones.high, made.bounds[zones.event]), made.bounds])
         stretch = np.concatenate([zones.stretch, np.full(count, REST)])
         estimates = np.concatenate([zones.estimate, none])
         sizes = np.concatenate([zones.elements, none])
-        integers = self._integers(made, events, stretch, low, high)
+        rows = self._rows(made, events, stretch, low, high)
         left_out = np.bincount(zones.event, minlength=count)
         first = np.cumsum(left_out) - left_out
-        integers[rows:, SPANS] = np.where(left_out > 0, first << SPAN_BITS | left_out, 0)
+        rows["spans"][zoned:] = np.where(left_out > 0, first << SPAN_BITS | left_out, 0)
         if not self.eager:
-            newest = high[:rows] - 1 - others.base
-            ends = np.where(newest >= 0, others.table[np.maximum(newest, 0), EXP], integers[:rows, ENDS])
-            integers[:rows, ENDS] = np.minimum(integers[:rows, ENDS], ends)
+            newest, ends = high[:zoned] - 1 - others.base, rows["ends"][:zoned]
+            ends[:] = np.minimum(ends, np.where(newest >= 0, others.table["exp"][np.maximum(newest, 0)], ends))
         is_rest = stretch == REST
-        ranks = self._ranks(
-            made, events, fed_back, integers, estimates, sizes, None, is_rest, np.where(is_rest, -1, low)
-        )
-        order = np.argsort(integers[:, ORDER], kind="stable")
-        return NewEntries(integers[order], ranks[order], np.column_stack([zones.low, zones.high]))
+        self._rank(made, events, fed_back, rows, estimates, sizes, None, is_rest, np.where(is_rest, -1, low))
+        order = np.argsort(rows["order"], kind="stable")
+        return NewEntries(rows.take(order), np.column_stack([zones.low, zones.high]))
 
     def _own_zones(self, made: MakingElements, zones: ZoneEstimates | None) -> tuple[Int64s, Int64s, Int64s]:
         """Return by element (stretch, estimate, elements) of the zone in which it lies."""
@@ -163,11 +133,11 @@ class Direction:
         which, partners = others.alive_from(made.starts, made.elements.ts)
         none = np.zeros(len(which), np.int64)
         zone = self._zones_of_pairs(made, which, partners, zones)
-        integers = self._integers(made, which, zone.stretch, partners, partners + 1)
-        integers[:, CURSOR] = partners
+        rows = self._rows(made, which, zone.stretch, partners, partners + 1)
+        rows["cursor"] = partners
         other = others.rows_of(partners) if len(partners) else None
-        ranks = self._ranks(made, which, fed_back, integers, zone.estimates, zone.sizes, other, zone.in_rest, none - 1)
-        return NewEntries(integers, ranks)
+        self._rank(made, which, fed_back, rows, zone.estimates, zone.sizes, other, zone.in_rest, none - 1)
+        return NewEntries(rows)
 
     def _zones_of_pairs(
         self, made: MakingElements, which: Int64s, partners: Int64s, zones: ZoneEstimates | None
@@ -189,50 +159,46 @@ class Direction:
         sizes[known] = zones.elements[found[known]]
         return _PairZones(stretch, estimates, sizes, ~known)
 
-    def _integers(self, made: MakingElements, events: Int64s, stretch: Int64s, low: Int64s, high: Int64s) -> Int64s:
-        width = RECORDED_COLUMNS if self.preference.records else ENTRY_COLUMNS
-        found = np.zeros((len(events), width), np.int64)
-        found[:, X], found[:, ORDER] = made.numbers[events], made.orders[events]
-        found[:, LOW], found[:, HIGH], found[:, CURSOR] = low, high, made.starts[events]
-        found[:, ENDS], found[:, MADE] = made.elements.exp[events], made.elements.ts[events]
-        found[:, STRETCH] = stretch
+    def _rows(self, made: MakingElements, events: Int64s, stretch: Int64s, low: Int64s, high: Int64s) -> Records:
+        found = np.zeros(len(events), ENTRY)
+        found["x"], found["order"] = made.numbers[events], made.orders[events]
+        found["low"], found["high"], found["cursor"] = low, high, made.starts[events]
+        found["ends"], found["made"] = made.elements.exp[events], made.elements.ts[events]
+        found["stretch"] = stretch
         if self.single or self.alone:
-            found[:, STAGE] = ONE_UNIT
+            found["stage"] = ONE_UNIT
         if self.alone:
-            found[:, CURSOR] = -1
+            found["cursor"] = -1
         return found
 
-    def _ranks(
+    def _rank(
         self,
         made: MakingElements,
         events: Int64s,
         fed_back: Float64s,
-        integers: Int64s,
+        rows: Records,
         estimates: Int64s,
         sizes: Int64s,
         partners: Elements | None,
         rest: Bools,
         zones: Int64s,
-    ) -> Float64s:
-        """Return what keys are made of. integers: of the entries, which take their draws; sizes: elements of the
-        zones; partners: of entries of one candidate each."""
-        records = self.preference.records
-        found = np.zeros((len(events), RECORDED_RANKS if records else RANK_COLUMNS), np.float64)
+    ) -> None:
+        """Set what keys are made of. rows: of the entries; sizes: elements of the zones; partners: of entries of one
+        candidate each."""
         if not len(events):
-            return found
+            return
         x = made.elements.take(events)
-        found[:, BASE] = self._bases(x, fed_back[events], estimates, sizes, partners, rest)
-        found[:, COST] = 1.0 if self.single or self.own_zone or self.alone else 1.0 + estimates
+        rows["product"] = self._bases(x, fed_back[events], estimates, sizes, partners, rest)
+        rows["cost"] = 1.0 if self.single or self.own_zone or self.alone else 1.0 + estimates
         if self.preference.order is PreferenceOrder.WEIGHTED:
             name = self.preference.salt(self.side)
             at = None if partners is None else np.zeros_like(partners.ts) if self.own_zone else partners.ts
             others = [pa.array(zones)] if partners is None else [pa.array(at), *partners.columns]
             drawn = draws(self.preference.seed, name, np.ascontiguousarray(x.ts), [*x.columns, *others])
-            found[:, RACE] = exponential_draws(drawn) * found[:, COST]
-            if records:
-                found[:, WHOLE_COST], integers[:, DRAWN] = found[:, COST], drawn.view(np.int64)
-                integers[:, SINCE] = x.ts if partners is None or self.own_zone else partners.ts
-        return found
+            rows["race"] = exponential_draws(drawn) * rows["cost"]
+            if self.preference.records:
+                rows["whole_cost"], rows["drawn"] = rows["cost"], drawn.view(np.int64)
+                rows["since"] = x.ts if partners is None or self.own_zone else partners.ts
 
     def _bases(
         self, x: Elements, fed_back: Float64s, estimates: Int64s, sizes: Int64s, partners: Elements | None, rest: Bools
@@ -288,7 +254,7 @@ def zones_of_pairs(which: Int64s, partners: Int64s, zones: ZoneEstimates) -> Int
 
 
 @loop
-def _zones_of(which, numbers, events, lows, highs, found):  # type: ignore[no-untyped-def]
+def _zones_of(which: Int64s, numbers: Int64s, events: Int64s, lows: Int64s, highs: Int64s, found: Int64s) -> None:
     """Find for each element the zone of an event in which it is, -1 for none. which, events: ascending."""
     first = 0
     for k in range(which.shape[0]):

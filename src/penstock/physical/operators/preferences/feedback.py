@@ -11,12 +11,12 @@ import numpy as np
 
 from penstock.algebra.nodes.preference_clause import Preference, PreferenceOrder
 from penstock.algebra.nodes.preferences import SummaryAhead
+from penstock.arrays import Float64s
 from penstock.expressions.sketches.count_sketch import value_hashes
 from penstock.physical.elements import Elements
 from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer
 from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.preferences.entries import products_of
-from penstock.physical.synopses.preferences.layout import Float64s
 from penstock.physical.synopses.summaries.declared import summary_of
 
 

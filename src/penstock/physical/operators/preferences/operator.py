@@ -17,6 +17,7 @@ import numpy as np
 from penstock import figures
 from penstock.algebra.nodes.preference_clause import BudgetKind, Preference
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
+from penstock.arrays import Float64s, joined
 from penstock.events import log_event, logger_of
 from penstock.expressions.evaluation.evaluate import mask
 from penstock.expressions.nodes import Expression
@@ -32,28 +33,7 @@ from penstock.physical.operators.preferences.feedback import StreamAhead
 from penstock.physical.operators.preferences.parameters import queue_parameters
 from penstock.physical.plan.preferences.queries import AT_ONCE
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.preferences.layout import (
-    DONE,
-    EXPIRED,
-    LOOK_UP_PAIRS,
-    LOOK_UPS,
-    MADE,
-    MADE_ENTRIES,
-    ORDER,
-    PAIRS,
-    R_AT,
-    R_PARTNER,
-    R_SIDE,
-    R_X,
-    SHED,
-    SPAN_BITS,
-    SPANS,
-    UNITS_DONE,
-    UNITS_EXPIRED,
-    UNITS_SHED,
-    WAITING,
-    Float64s,
-)
+from penstock.physical.synopses.preferences.layout import SPAN_BITS
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 from penstock.physical.synopses.preferences.result_messages import (
     Thresholds,
@@ -252,7 +232,7 @@ class Preferring(Operator, ABC):
         by_probed = (definitions[0], definitions[1]) if len(inputs) == 2 else (None, definitions[0])
         self._parameters = queue_parameters(preference, shards, by_probed, len(inputs) == 1)
         self._granted = preference.budget.kind is BudgetKind.AUTO
-        self._queue = WaitingEntries(self._parameters, float(preference.fade), stored)
+        self._queue = WaitingEntries(self._parameters, stored)
         self._types = [kind for side in directions[0].types for kind in side]
         #: Elements that have made entries so far, and the last heartbeat.
         self._order, self._reached = 0, BEGIN - 1
@@ -291,20 +271,20 @@ class Preferring(Operator, ABC):
             **queue.results.figures(),
             **({figures.UNITS_CHARGED: self._charged / AT_ONCE} if self._granted else {}),
             figures.PREFERENCE_ROWS: self._order,
-            figures.PAIRS_EXAMINED: queue.number(PAIRS),
+            figures.PAIRS_EXAMINED: queue.number("pairs"),
             figures.PAIRS_MISSING: missing,
             figures.LOOK_UPS_MISSING: unknown,
-            figures.LOOK_UPS: queue.number(LOOK_UPS),
-            figures.LOOK_UP_PAIRS: queue.number(LOOK_UP_PAIRS),
-            figures.UNITS_DONE: queue.number(UNITS_DONE),
+            figures.LOOK_UPS: queue.number("look_ups"),
+            figures.LOOK_UP_PAIRS: queue.number("look_up_pairs"),
+            figures.UNITS_DONE: queue.number("units_done"),
             figures.UNITS_WAITING: queue.units_waiting,
-            figures.UNITS_EXPIRED: queue.number(UNITS_EXPIRED),
-            figures.UNITS_SHED: queue.number(UNITS_SHED),
-            figures.ENTRIES_MADE: queue.number(MADE_ENTRIES),
-            figures.ENTRIES_DONE: queue.number(DONE),
-            figures.ENTRIES_WAITING: queue.number(WAITING),
-            figures.ENTRIES_EXPIRED: queue.number(EXPIRED),
-            figures.ENTRIES_SHED: queue.number(SHED),
+            figures.UNITS_EXPIRED: queue.number("units_expired"),
+            figures.UNITS_SHED: queue.number("units_shed"),
+            figures.ENTRIES_MADE: queue.number("made_entries"),
+            figures.ENTRIES_DONE: queue.number("done"),
+            figures.ENTRIES_WAITING: queue.number("waiting"),
+            figures.ENTRIES_EXPIRED: queue.number("expired"),
+            figures.ENTRIES_SHED: queue.number("shed"),
         }
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
@@ -326,7 +306,7 @@ class Preferring(Operator, ABC):
         passing = [side.passing(one) for side, one in zip(self._inputs, sides, strict=True)]
         arrivals = self._arrive(sides, passing)
         grant = self._grant(moment) if self._granted else None
-        pairs, before = self._covered(arrivals, grant), self._queue.number(UNITS_DONE)
+        pairs, before = self._covered(arrivals, grant), self._queue.number("units_done")
         if pairs is None or not in_one_portion(pairs):
             arrivals = _placed(arrivals, sides, passing, self._order)
         self._order += sum(map(len, sides))
@@ -346,7 +326,7 @@ class Preferring(Operator, ABC):
                 work = ()
             for done in work:
                 yield from self._results(done)
-        self._charged += (self._queue.number(UNITS_DONE) - before) * (AT_ONCE if pairs is None else 1)
+        self._charged += (self._queue.number("units_done") - before) * (AT_ONCE if pairs is None else 1)
         self._reached = heartbeat
         self._warn_once()
         ended = min(heartbeat, END - 1) + 1
@@ -356,13 +336,13 @@ class Preferring(Operator, ABC):
 
     def _warn_once(self) -> None:
         """Warn when the queue sheds for the first time."""
-        if self._queue.number(SHED) and not self._warned:
+        if self._queue.number("shed") and not self._warned:
             message = (
                 f"{self._preference.query or 'a query'} drops entries: more than {self._preference.queue:,} wait"
                 " (SET preference_queue)"
             )
             log_event(LOG, logging.WARNING, "preference_queue_full", message, query=self._preference.query)
-        self._warned = self._queue.number(SHED) > 0
+        self._warned = self._queue.number("shed") > 0
 
     def _grant(self, moment: Moment) -> int:
         """Return the units of the round in this shard: an equal part of what was decided, rounded up for each join, as
@@ -462,20 +442,19 @@ class Preferring(Operator, ABC):
     def _results(self, done: WorkDone) -> Iterator[Elements]:
         """Yield what was examined and belongs to the result."""
         for side in range(len(self._inputs)):
-            of_side = done.integers[:, R_SIDE] == side
-            rows = done.integers[of_side] if len(self._inputs) > 1 else done.integers
+            rows = done.rows.compress(done.rows["side"] == side) if len(self._inputs) > 1 else done.rows
             if not len(rows):
                 continue
-            x = self._stored[side].rows_of(np.ascontiguousarray(rows[:, R_X]))
+            x = self._stored[side].rows_of(np.ascontiguousarray(rows["x"]))
             partners = None
             if not self._directions[side].alone:
-                partners = self._stored[1 - side].rows_of(np.ascontiguousarray(rows[:, R_PARTNER]))
-            result, passed = self._examined(side, x, partners, np.ascontiguousarray(rows[:, R_AT]))
-            self._queue.results.add(rows[passed], self._apart(x, partners, passed))
+                partners = self._stored[1 - side].rows_of(np.ascontiguousarray(rows["partner"]))
+            result, passed = self._examined(side, x, partners, np.ascontiguousarray(rows["at"]))
+            self._queue.results.add(rows.compress(passed), self._apart(x, partners, passed))
             if not len(result):
                 continue
             if self._preference.records:
-                result = result_messages(result, rows[passed], done.values[of_side][passed])
+                result = result_messages(result, rows.compress(passed))
             yield result
 
     def _recorded(self, work: Iterable[WorkDone], heartbeat: int) -> Iterator[Elements]:
@@ -499,7 +478,7 @@ class Preferring(Operator, ABC):
         of elements that zones do not divide; otherwise None. A processor with a rate covers no instant with two units,
         and records need thresholds; a grant covers `AT_ONCE` times as many units as without the queue."""
         budget = self._preference.budget
-        if self._queue.number(WAITING) or budget.kind is BudgetKind.PER_TIME or self._preference.records:
+        if self._queue.number("waiting") or budget.kind is BudgetKind.PER_TIME or self._preference.records:
             return None
         most = budget.units * sum(len(one.making.elements) for one in arrivals)
         if grant is not None:
@@ -546,12 +525,10 @@ def _in_order(parts: Sequence[NewEntries], at: Int64s, paying: Int64s) -> tuple[
     zones = np.concatenate([part.zones for part in parts])
     shift = 0
     for part in parts:
-        leaving_out = part.integers[:, SPANS] > 0
-        part.integers[leaving_out, SPANS] += shift << SPAN_BITS
+        spans = part.rows["spans"]
+        spans[spans > 0] += shift << SPAN_BITS
         shift += len(part.zones)
-    integers = np.concatenate([part.integers for part in parts])
-    ranks = np.concatenate([part.ranks for part in parts])
-    order = np.argsort(integers[:, ORDER], kind="stable")
-    integers, ranks = integers[order], ranks[order]
-    offsets = np.append(np.searchsorted(integers[:, MADE], at), len(integers))
-    return EntryInstants(at, offsets.astype(np.int64), paying.astype(np.int64)), NewEntries(integers, ranks, zones)
+    rows = joined([part.rows for part in parts])
+    rows = rows.take(np.argsort(rows["order"], kind="stable"))
+    offsets = np.append(np.searchsorted(rows["made"], at), len(rows))
+    return EntryInstants(at, offsets.astype(np.int64), paying.astype(np.int64)), NewEntries(rows, zones)

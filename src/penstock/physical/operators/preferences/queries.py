@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.preference_clause import BudgetKind
+from penstock.arrays import Int64s
 from penstock.expressions.draws import draws
 from penstock.expressions.evaluation.evaluate import mask
 from penstock.expressions.nodes import Expression
@@ -28,7 +29,6 @@ from penstock.physical.plan.preferences.queries import (
 )
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns
-from penstock.physical.synopses.preferences.layout import Int64s
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 
 

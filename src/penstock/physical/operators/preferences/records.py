@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.arrays import Float64s, Int64s
 from penstock.expressions.evaluation.evaluate import evaluate_all, mask
 from penstock.expressions.sampling.inclusion import INCLUSION, SIDE, packed
 from penstock.physical.elements import Elements
@@ -34,7 +35,6 @@ from penstock.physical.operators.preferences.chance_sums import (
 from penstock.physical.operators.preferences.parameters import queue_parameters
 from penstock.physical.plan.preferences.records import RecordedRowsSpec, RecordedSpec, RecordedSumsSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.preferences.layout import Float64s, Int64s
 from penstock.physical.synopses.preferences.result_chances import ChanceChanges, ResultChances
 from penstock.physical.synopses.preferences.result_messages import Thresholds, read_messages
 from penstock.types import END
@@ -51,7 +51,7 @@ class RecordedResults(Operator, ABC):
 
     def __init__(self, spec: RecordedSpec, shards: int, types: Sequence[pa.DataType]) -> None:
         parameters = queue_parameters(spec.preference, shards, spec.summaries, spec.alone)
-        self._chances = ResultChances(types, parameters, float(spec.preference.fade))
+        self._chances = ResultChances(types, parameters)
         self._thresholds: list[Thresholds] = []
 
     def synopses(self) -> Mapping[str, Synopsis]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from penstock.arrays import Bools
 from penstock.compilation import loop
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, group_codes, with_time
@@ -46,7 +47,7 @@ class EveryNth(ReorderingOperator):
 
 
 @loop
-def _count(slots, counts, rows, picked):  # type: ignore[no-untyped-def]
+def _count(slots: Int64s, counts: Int64s, rows: int, picked: Bools) -> None:
     for i in range(slots.shape[0]):
         slot = slots[i]
         counts[0, slot] += 1

@@ -29,7 +29,17 @@ from penstock.physical.synopses.tables.keyed_table import KeyedTable
 
 
 @compiled(reads="slots ts exp order")
-def _extend(slots, ts, exp, order, emitted_until, latest, out_slot, out_ts, out_exp):  # type: ignore[no-untyped-def]
+def _extend(
+    slots: Int64s,
+    ts: Int64s,
+    exp: Int64s,
+    order: Int64s,
+    emitted_until: Int64s,
+    latest: Int64s,
+    out_slot: Int64s,
+    out_ts: Int64s,
+    out_exp: Int64s,
+) -> int:
     """Apply elements, sorted by (slot, ts), to δ*; return the number of intervals emitted. emitted_until: by slot, the
     end of the validity emitted so far."""
     k = 0

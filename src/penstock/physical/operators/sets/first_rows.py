@@ -30,7 +30,7 @@ from penstock.types import END
 
 
 @compiled()
-def _add(tree, rank, copies):  # type: ignore[no-untyped-def]
+def _add(tree: Int64s, rank: int, copies: int) -> None:
     node = rank + 1
     while node < tree.shape[0]:
         tree[node] += copies
@@ -38,18 +38,18 @@ def _add(tree, rank, copies):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _before(tree, rank):  # type: ignore[no-untyped-def]
+def _before(tree: Int64s, rank: int) -> int:
     """Return the number of copies at ranks below `rank`."""
     total = np.int64(0)
     node = rank
     while node > 0:
         total += tree[node]
         node -= node & -node
-    return total
+    return int(total)
 
 
 @loop
-def _at(tree, position, top):  # type: ignore[no-untyped-def]
+def _at(tree: Int64s, position: int, top: int) -> int:
     """Return the rank of the copy at `position` (from 1) in the order. top: the highest power of two in the tree's
     size."""
     node = np.int64(0)
@@ -59,11 +59,22 @@ def _at(tree, position, top):  # type: ignore[no-untyped-def]
             node += step
             position -= tree[node]
         step >>= 1
-    return node
+    return int(node)
 
 
 @compiled()
-def _shift(tree, top, total, rank, direction, low, high, change, touched, count):  # type: ignore[no-untyped-def]
+def _shift(
+    tree: Int64s,
+    top: int,
+    total: int,
+    rank: int,
+    direction: int,
+    low: int,
+    high: int,
+    change: Int64s,
+    touched: Int64s,
+    count: int,
+) -> int:
     """Record how the copies at the places low+1 ... high change, by rank, when one copy of `rank` is added (direction
     1, already in the tree) or removed (-1, still in the tree). total: copies including this one. Return the new `count`
     of touched ranks."""
@@ -84,7 +95,9 @@ def _shift(tree, top, total, rank, direction, low, high, change, touched, count)
 
 
 @compiled(reads="ranks times weights order copies")
-def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: ignore[no-untyped-def]
+def _sweep(
+    ranks: Int64s, times: Int64s, weights: Int64s, order: Int64s, copies: Int64s, low: int, high: int, most: int
+) -> Int64s:
     """Apply events, sorted by time, to the copies by rank; return, for every instant and rank whose copies among the
     places low+1 ... high change, a column (rank, time, change). most: upper bound of the ranks touched by an instant,
     and by the whole sweep."""
@@ -145,7 +158,17 @@ def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: igno
 
 
 @compiled(reads="starts bounds ranks times weights order copies")
-def _sweep_parts(starts, bounds, ranks, times, weights, order, copies, low, high):  # type: ignore[no-untyped-def]
+def _sweep_parts(
+    starts: Int64s,
+    bounds: Int64s,
+    ranks: Int64s,
+    times: Int64s,
+    weights: Int64s,
+    order: Int64s,
+    copies: Int64s,
+    low: int,
+    high: int,
+) -> Int64s:
     """Run `_sweep` on every partition p: its copies are those at starts[p] ... starts[p + 1], to which the ranks are
     relative, its events those at the places bounds[p] ... bounds[p + 1] of `order`, by time."""
     room = np.zeros(starts.shape[0], np.int64)

@@ -17,19 +17,30 @@ _NUMBER = {kind: number for number, kind in enumerate(CopyRule)}
 
 
 @loop
-def _copies(kind, left, right):  # type: ignore[no-untyped-def]
+def _copies(kind: int, left: int, right: int) -> int:
     """Return f(l, r) of the set operation with number `kind`, in the order of `CopyRule`."""
     if kind == 0:
         return max(left - right, 0)
     if kind == 1:
         return min(left, right)
     if kind == 2:
-        return np.int64(left > 0 and right <= 0)
-    return np.int64(left > 0 and right > 0)
+        return int(np.int64(left > 0 and right <= 0))
+    return int(np.int64(left > 0 and right > 0))
 
 
 @loop
-def _sweep(kind, slots, times, weights, ports, order, both, right, event, step):  # type: ignore[no-untyped-def]
+def _sweep(
+    kind: int,
+    slots: Int64s,
+    times: Int64s,
+    weights: Int64s,
+    ports: Int64s,
+    order: Int64s,
+    both: Int64s,
+    right: Int64s,
+    event: Int64s,
+    step: Int64s,
+) -> int:
     """Apply events, sorted by (slot, time), to the counts `both` = l + r and `right` (by slot, in place); each
     instant at which f changes gives one entry: event[k] (one event of it), step[k] the change. Return the number of
     entries."""

@@ -19,7 +19,7 @@ FEWEST = 256
 
 
 @loop
-def _may_come_first(parts, ends, copies, most, kept):  # type: ignore[no-untyped-def]
+def _may_come_first(parts: Int64s, ends: Int64s, copies: Int64s, most: int, kept: Int64s) -> None:
     latest = [np.int64(0)]
     latest.clear()
     for i in range(parts.shape[0]):

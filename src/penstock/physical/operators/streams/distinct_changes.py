@@ -26,7 +26,17 @@ from penstock.types import END
 
 
 @compiled(reads="slots ts exp order")
-def _follow(slots, ts, exp, order, alive, until, out_slot, out_ts, out_sign):  # type: ignore[no-untyped-def]
+def _follow(
+    slots: Int64s,
+    ts: Int64s,
+    exp: Int64s,
+    order: Int64s,
+    alive: Int64s,
+    until: Int64s,
+    out_slot: Int64s,
+    out_ts: Int64s,
+    out_sign: Int64s,
+) -> int:
     """Apply elements, sorted by (slot, ts); return the number of changes. If a copy begins at the end of
     another, the tuple stays live."""
     k = 0

@@ -144,7 +144,17 @@ class ShortLives(Operator):
 
 
 @loop
-def _follow(slots, behind, signs, order, count, base, period, deleted, short):  # type: ignore[no-untyped-def]
+def _follow(
+    slots: Int64s,
+    behind: Int64s,
+    signs: Int64s,
+    order: Int64s,
+    count: Int64s,
+    base: Int64s,
+    period: Int64s,
+    deleted: Int64s,
+    short: Int64s,
+) -> None:
     """Apply netted changes, sorted by (slot, time), to the counts; short[e] becomes the number of copies deleted
     by event e that were inserted after the last boundary. behind: the boundary at or after each event."""
     for j in range(order.shape[0]):

@@ -24,28 +24,7 @@ from penstock.physical.synopses.tables.held_runs import HeldRuns
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.hashing import FallingThresholds
 from penstock.shedding.ledger import drop_rows
-from penstock.shedding.runs import (
-    ALIVE,
-    CHANGE_AT,
-    CHANGE_BEGIN,
-    CHANGE_END,
-    CHANGE_SIGN,
-    CHANGE_SLOT,
-    FIRST,
-    KILL_AT,
-    KILL_BEGIN,
-    KILL_END,
-    KILL_RANK,
-    KILL_WEIGHT,
-    LAST,
-    RANK,
-    SHOWN,
-    SLOT,
-    WEIGHT,
-    GranuleArrivals,
-    GranuleBudgets,
-    GranuleOutcome,
-)
+from penstock.shedding.runs import RUN, GranuleArrivals, GranuleBudgets, GranuleOutcome
 from penstock.storage.documents import Document, integer, nested
 from penstock.types import BEGIN, END
 
@@ -127,22 +106,22 @@ class BudgetedRuns(ReorderingOperator, DropsValues):
         slots = values.place(columns, count).slots
         keys = values.key_columns(np.arange(values.count))
         ranks, weights = ranks_of(keys, values.count), self._budget.weights(keys, values.count)
-        runs = np.ones((held, ALIVE + 1), np.int64)
-        runs[:, SLOT], runs[:, RANK], runs[:, WEIGHT] = slots[:held], ranks[slots[:held]], weights[slots[:held]]
-        runs[:, FIRST], runs[:, LAST], runs[:, SHOWN] = (int64s(batch.column(i)) for i in range(3))
+        runs = np.zeros(held, RUN)
+        runs["slot"], runs["rank"], runs["weight"] = slots[:held], ranks[slots[:held]], weights[slots[:held]]
+        runs["first"], runs["last"], runs["shown"] = (int64s(batch.column(i)) for i in range(3))
         arrivals = self._in_order(slots[held:], stamps, ranks, weights)
         # A run that is shown for ever is no more than one whose last change has come.
         until = min(heartbeat, END - 1)
         outcome = self._machine.admit(runs, arrivals, values.count, self._budget.keep_below, until)
         self._note(arrivals, outcome)
         left = outcome.runs
-        numbers = [pa.array(np.ascontiguousarray(left[:, lane])) for lane in (FIRST, LAST, SHOWN)]
-        self._runs.batch = unnamed([*numbers, *values.key_columns(np.ascontiguousarray(left[:, SLOT]))])
+        numbers = [pa.array(np.ascontiguousarray(left[name])) for name in ("first", "last", "shown")]
+        self._runs.batch = unnamed([*numbers, *values.key_columns(np.ascontiguousarray(left["slot"]))])
         changes = outcome.changes
         if not len(changes):
             return []
         slot, at, begin, end, sign = (
-            np.ascontiguousarray(changes[:, k]) for k in (CHANGE_SLOT, CHANGE_AT, CHANGE_BEGIN, CHANGE_END, CHANGE_SIGN)
+            np.ascontiguousarray(changes[name]) for name in ("slot", "at", "begin", "end", "sign")
         )
         shown = (*values.key_columns(slot), pa.array(begin), pa.array(end))
         return [Elements(shown, at, np.full(len(changes), END, np.int64), sign)]
@@ -162,13 +141,13 @@ class BudgetedRuns(ReorderingOperator, DropsValues):
             return
         refused, kills = np.flatnonzero(outcome.entered == 2), outcome.kills
         stamps = arrivals.stamps[refused]
-        ends = np.append(stamps, kills[:, KILL_END])
+        ends = np.append(stamps, kills["end"])
         rows = drop_rows(
-            np.append(stamps, kills[:, KILL_AT]),
-            np.append(stamps - self._slide, kills[:, KILL_BEGIN]),
+            np.append(stamps, kills["at"]),
+            np.append(stamps - self._slide, kills["begin"]),
             ends,
             np.minimum(ends, END - self._length) + self._length,
-            np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT]),
+            np.append(arrivals.weights[refused], kills["weight"]),
         )
-        ranks = np.append(arrivals.ranks[refused], kills[:, KILL_RANK])
+        ranks = np.append(arrivals.ranks[refused], kills["rank"])
         self._budget.note(len(arrivals.slots), rows, ranks, int(arrivals.stamps[-1]))

@@ -24,7 +24,7 @@ from penstock.types import END
 
 
 @compiled(reads="slots order ts begins ends")
-def _follow(slots, order, ts, begins, ends, lanes, out):  # type: ignore[no-untyped-def]
+def _follow(slots: Int64s, order: Int64s, ts: Int64s, begins: Int64s, ends: Int64s, lanes: Int64s, out: Int64s) -> int:
     """Follow stretches that come, in order of (value, time, begin): one that begins as the last one is that, grown.
     out: the changes of gaps (slot, time, begin, end, sign); those from END on stand for none. Return how many."""
     never, count = np.int64(END), 0

@@ -48,7 +48,9 @@ class OncePerLife(Operator):
 
 
 @compiled(reads="slots order granules")
-def _grow(slots, order, granules, slide, lanes, shown, ended):  # type: ignore[no-untyped-def]
+def _grow(
+    slots: Int64s, order: Int64s, granules: Int64s, slide: int, lanes: Int64s, shown: Int64s, ended: Int64s
+) -> tuple[int, int]:
     """Extend the last runs of values by granules, in order of (slot, granule).
 
     Args:

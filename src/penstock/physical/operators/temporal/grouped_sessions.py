@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import Bools
 from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.expressions.aggregates.accumulators.expansions import add_row
 from penstock.expressions.aggregates.contract import ArgumentState
@@ -69,23 +70,23 @@ class SessionPieces(Operator):
 
 
 @compiled(reads="slots order ts reach integers floats sums keys there", counted=False)
-def _extend(  # type: ignore[no-untyped-def]
-    slots,
-    order,
-    ts,
-    reach,
-    integers,
-    floats,
-    sums,
-    keys,
-    there,
-    at_most,
-    state,
-    state_floats,
-    ended,
-    ended_floats,
-    ended_slots,
-):
+def _extend(
+    slots: Int64s,
+    order: Int64s,
+    ts: Int64s,
+    reach: Int64s,
+    integers: Int64s,
+    floats: Float64s,
+    sums: Int64s,
+    keys: Int64s,
+    there: Bools,
+    at_most: int,
+    state: Int64s,
+    state_floats: Float64s,
+    ended: Int64s,
+    ended_floats: Float64s,
+    ended_slots: Int64s,
+) -> int:
     """Add pieces, in order of (slot, first tick), to the sessions of their slots; return how many sessions another one
     follows.
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from penstock.arrays import Int64s
 from penstock.physical.kernels.compiling import compiled
 
 
 @compiled(reads="codes order ts reach")
-def cut_pieces(codes, order, ts, reach, same_tick, latest, pieces, firsts, ends):  # type: ignore[no-untyped-def]
+def cut_pieces(
+    codes: Int64s,
+    order: Int64s,
+    ts: Int64s,
+    reach: Int64s,
+    same_tick: bool,
+    latest: Int64s,
+    pieces: Int64s,
+    firsts: Int64s,
+    ends: Int64s,
+) -> int:
     """Number the pieces of elements in the order of time; return how many there are.
 
     Args:

@@ -39,7 +39,9 @@ _ALIVE, _FIRST, _END = range(3)
 
 
 @compiled(reads="slots order ts reach")
-def _follow(slots, order, ts, reach, at_most, lanes, firsts, ended):  # type: ignore[no-untyped-def]
+def _follow(
+    slots: Int64s, order: Int64s, ts: Int64s, reach: Int64s, at_most: int, lanes: Int64s, firsts: Int64s, ended: Int64s
+) -> int:
     """Put elements, in the order of time of every partition, into sessions; at_most: 0 for any length. firsts: the
     first tick of the session of each; ended: (slot, first, end) of the sessions that another one follows, and the
     element that begins it. Return how many these are."""

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, bucket_budgets
+from penstock.arrays import Records, joined
 from penstock.expressions.value_sizes import value_bytes
 from penstock.figures import WITHOUT_PERIOD
 from penstock.figures.figure import FigureValues
@@ -31,14 +32,6 @@ from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.accuracy import AccuracyEstimate
 from penstock.shedding.contract import Shedding
 from penstock.shedding.hashing import FallingThresholds, bucket_of
-from penstock.shedding.layout import (
-    DROPPED,
-    DROPPED_AT,
-    DROPPED_BEGIN,
-    DROPPED_END,
-    DROPPED_EXPIRES,
-    DROPPED_SLOT,
-)
 from penstock.shedding.ledger import Ledger
 from penstock.shedding.policies import POLICIES, DropUnit
 from penstock.shedding.record import SheddingRecord
@@ -224,33 +217,31 @@ class Shed(ReorderingOperator, DropsValues):
         if self._falling is not None:
             self._note_falls(self._falling, bucket, stamp, outcome.drops)
         by_cpu = len(refused) + int(((outcome.entered == 2) & (arriving.ranks >= self._keep_below)).sum())
-        drops = np.concatenate([refused, outcome.drops]) if len(refused) else outcome.drops
+        drops = joined([refused, outcome.drops]) if len(refused) else outcome.drops
         self._record.note(arriving, SheddingOutcome(outcome.entered, drops), by_cpu)
         entered = outcome.entered == 1
-        own = drops[:, DROPPED] - first
+        own = drops["number"] - first
         fresh = own >= 0
         # What is dropped at the instant of its arrival never enters.
         at_once = np.zeros(len(drops), np.bool_)
-        at_once[fresh] = arriving.stamps[own[fresh]] == drops[fresh, DROPPED_AT]
+        at_once[fresh] = arriving.stamps[own[fresh]] == drops["at"][fresh]
         entered[own[at_once]] = False
-        return [self._entering(arrived.take(rows[entered])), self._retractions(bucket, drops[~at_once])]
+        return [self._entering(arrived.take(rows[entered])), self._retractions(bucket, drops.compress(~at_once))]
 
-    def _note_falls(self, falling: FallingThresholds, bucket: int, first: int, drops: Int64s) -> None:
+    def _note_falls(self, falling: FallingThresholds, bucket: int, first: int, drops: Records) -> None:
         """Note a decided threshold, which is followed at the first arrival, and those that drops of values leave."""
         falling.note(bucket, np.array([first]), np.array([self._keep_below]))
         if self._shedders[bucket].shedding.policy.unit == DropUnit.VALUE:
-            dropped = self._values.key_columns(np.ascontiguousarray(drops[:, DROPPED_SLOT]))
-            falling.note(bucket, drops[:, DROPPED_AT], ranks_of(dropped, len(drops)))
+            dropped = self._values.key_columns(np.ascontiguousarray(drops["slot"]))
+            falling.note(bucket, drops["at"], ranks_of(dropped, len(drops)))
 
     def _entering(self, elements: Elements) -> Elements:
         """Return elements with the lives that they have when they enter."""
         return elements
 
-    def _retractions(self, bucket: int, drops: Int64s) -> Elements:
-        values = self._values.key_columns(np.ascontiguousarray(drops[:, DROPPED_SLOT]))
-        begins, ends, at, expires = (
-            np.ascontiguousarray(drops[:, k]) for k in (DROPPED_BEGIN, DROPPED_END, DROPPED_AT, DROPPED_EXPIRES)
-        )
+    def _retractions(self, bucket: int, drops: Records) -> Elements:
+        values = self._values.key_columns(np.ascontiguousarray(drops["slot"]))
+        begins, ends, at, expires = (np.ascontiguousarray(drops[name]) for name in ("begin", "end", "at", "expires"))
         return Elements((*values, pa.array(begins), pa.array(ends)), at, expires, np.full(len(drops), -1, np.int64))
 
     def _forget(self) -> None:

@@ -10,24 +10,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import Records
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.operators.base.contract import Moment
 from penstock.physical.operators.base.reorder_buffer import ArrivalOrderBuffer
 from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.plan.temporal.shedding import ShedRowsSpec
-from penstock.shedding.layout import (
-    BEGIN_,
-    DROPPED,
-    DROPPED_AT,
-    DROPPED_BEGIN,
-    DROPPED_END,
-    DROPPED_EXPIRES,
-    DROPPED_SLOT,
-    END_,
-    EXPIRES,
-    NUMBER,
-    SLOT,
-)
 from penstock.storage.documents import Document, integer
 from penstock.types import END
 
@@ -47,7 +35,7 @@ class ShedRows(Shed):
         self._first = [0] * len(self._shedders)
         self._dropped: list[set[int]] = [set() for _ in self._shedders]
         #: By bucket, what was held before this round; and the retractions of what has left in it.
-        self._earlier: list[Int64s] = []
+        self._earlier: list[Records] = []
         self._left: list[Elements] = []
 
     def marks(self) -> Document:
@@ -69,9 +57,9 @@ class ShedRows(Shed):
     def _forget(self) -> None:
         # What has left may be all that there was of a value.
         for bucket, rows in enumerate(self._earlier):
-            gone = rows[rows[:, EXPIRES] <= self._before + len(self._stamps)]
+            gone = rows.compress(rows["expires"] <= self._before + len(self._stamps))
             if self._dropped[bucket]:
-                gone = gone[~np.isin(gone[:, NUMBER], list(self._dropped[bucket]))]
+                gone = gone.compress(~np.isin(gone["number"], list(self._dropped[bucket])))
             if len(gone):
                 self._left.append(self._ended(gone))
         super()._forget()
@@ -98,18 +86,18 @@ class ShedRows(Shed):
         entering = Elements(elements.columns, elements.ts, self._left_at(elements.exp))
         return entering.filter(entering.ts < entering.exp)
 
-    def _retractions(self, bucket: int, drops: Int64s) -> Elements:
-        self._dropped[bucket].update(drops[:, DROPPED].tolist())
-        fresh = drops[:, DROPPED] >= self._first[bucket]
-        exp = np.where(fresh, self._left_at(drops[:, DROPPED_EXPIRES]), END)
-        columns = (DROPPED_SLOT, DROPPED_BEGIN, DROPPED_END, DROPPED_AT)
-        slots, begins, ends, at = (np.ascontiguousarray(drops[:, k]) for k in columns)
+    def _retractions(self, bucket: int, drops: Records) -> Elements:
+        self._dropped[bucket].update(drops["number"].tolist())
+        fresh = drops["number"] >= self._first[bucket]
+        exp = np.where(fresh, self._left_at(drops["expires"]), END)
+        columns = ("slot", "begin", "end", "at")
+        slots, begins, ends, at = (np.ascontiguousarray(drops[name]) for name in columns)
         return self._negative(slots, begins, ends, at, exp).filter(at < exp)
 
-    def _ended(self, entries: Int64s) -> Elements:
+    def _ended(self, entries: Records) -> Elements:
         """Return negative tuples of entries that have left."""
-        slots, begins, ends = (np.ascontiguousarray(entries[:, k]) for k in (SLOT, BEGIN_, END_))
-        return self._negative(slots, begins, ends, self._left_at(entries[:, EXPIRES]), np.full(len(entries), END))
+        slots, begins, ends = (np.ascontiguousarray(entries[name]) for name in ("slot", "begin", "end"))
+        return self._negative(slots, begins, ends, self._left_at(entries["expires"]), np.full(len(entries), END))
 
     def _negative(self, slots: Int64s, begins: Int64s, ends: Int64s, at: Int64s, exp: Int64s) -> Elements:
         columns = (*self._values.key_columns(slots), pa.array(begins), pa.array(ends))

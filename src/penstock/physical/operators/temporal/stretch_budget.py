@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, StretchBudget, bucket_budgets
+from penstock.arrays import Records
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
 from penstock.expressions.draws import draws
@@ -180,8 +181,8 @@ class WholeBudget:
         """Return the threshold that the run has decided, NEVER for none."""
         return self._keep_below
 
-    def note(self, arrived: int, rows: Int64s, ranks: Int64s, reached: int) -> None:
-        """Count arrivals up to a tick, and what was dropped or refused: rows of DROPPED_.., with the hash of each."""
+    def note(self, arrived: int, rows: Records, ranks: Int64s, reached: int) -> None:
+        """Count arrivals up to a tick, and what was dropped or refused: with the hash of each."""
         self._arrived += arrived
         self._shed += len(rows)
         self._by_cpu += int((ranks >= self._keep_below).sum())

@@ -32,7 +32,9 @@ _ALIVE, _BEGIN, _END = range(3)
 
 
 @compiled(reads="slots order ts begins ends")
-def _extend(slots, order, ts, begins, ends, lanes, out, final):  # type: ignore[no-untyped-def]
+def _extend(
+    slots: Int64s, order: Int64s, ts: Int64s, begins: Int64s, ends: Int64s, lanes: Int64s, out: Int64s, final: Int64s
+) -> tuple[int, int]:
     """Extend the last stretches by periods, in order of (slot, begin). out: the changes (slot, time, begin, end, sign),
     final: the stretches (slot, begin, end) that another one follows, and the element that begins it. Return how many
     there are of each."""

@@ -34,7 +34,19 @@ _COUNT, _LAST, _START = range(3)
 
 
 @compiled(reads="slots ts begins ends leaves")
-def _pass(slots, ts, begins, ends, leaves, heartbeat, ring, head, tail, lanes, out):  # type: ignore[no-untyped-def]
+def _pass(
+    slots: Int64s,
+    ts: Int64s,
+    begins: Int64s,
+    ends: Int64s,
+    leaves: Int64s,
+    heartbeat: int,
+    ring: Int64s,
+    head: int,
+    tail: int,
+    lanes: Int64s,
+    out: Int64s,
+) -> tuple[int, int]:
     """Let elements come, in order of ts and begin, and those before them leave up to `heartbeat`. Elements are numbered
     by their arrival, and lie in the ring at their number modulo its size; head, tail: the first number there, and the
     next. out: the changes (slot, time, begin, end, sign). Return how many there are, and the new head."""

@@ -31,7 +31,19 @@ _ALIVE, _LAST, _DUE = range(3)
 
 
 @compiled(reads="keys rows order ts weights dues")
-def _follow(keys, rows, order, ts, weights, dues, values, copies, heads, links, ended):  # type: ignore[no-untyped-def]
+def _follow(
+    keys: Int64s,
+    rows: Int64s,
+    order: Int64s,
+    ts: Int64s,
+    weights: Int64s,
+    dues: Int64s,
+    values: Int64s,
+    copies: Int64s,
+    heads: Int64s,
+    links: Int64s,
+    ended: Int64s,
+) -> int:
     """Add elements, in the order of time of every value; a later one ends those before it. keys, rows: the slots of
     their values and of their rows; values, copies: the lanes of both tables; heads, links: the rows of every value.
     ended: (slot of the row, begin, end, copies) of the elements that have ended; return how many."""
@@ -58,7 +70,7 @@ def _follow(keys, rows, order, ts, weights, dues, values, copies, heads, links, 
 
 
 @compiled(reads="keys values")
-def _end(keys, values, copies, heads, links, ended):  # type: ignore[no-untyped-def]
+def _end(keys: Int64s, values: Int64s, copies: Int64s, heads: Int64s, links: Int64s, ended: Int64s) -> int:
     """End the elements of values whose time has come; `ended` as of `_follow`. Return how many elements they are."""
     count = 0
     for k in range(keys.shape[0]):
@@ -75,7 +87,7 @@ def _end(keys, values, copies, heads, links, ended):  # type: ignore[no-untyped-
 
 
 @compiled(reads="keys rows")
-def _link(keys, rows, heads, links):  # type: ignore[no-untyped-def]
+def _link(keys: Int64s, rows: Int64s, heads: Int64s, links: Int64s) -> None:
     for k in range(keys.shape[0]):
         links[rows[k]] = heads[keys[k]]
         heads[keys[k]] = rows[k]

@@ -115,7 +115,7 @@ def join_graph(node: MultiJoin, statistics: Statistics) -> JoinGraph:
     """Return the estimates of the inputs of `node`, for the cost model."""
     estimates = [estimate(member, statistics) for member in node.members]
     members = tuple(
-        JoinInput(e.rate, e.length, tuple(None if p[i] is None else e.distinct[p[i]] for p in node.classes), None)  # type: ignore[index]
+        JoinInput(e.rate, e.length, tuple(None if p[i] is None else e.distinct[p[i]] for p in node.classes), None)  # type: ignore[index]  # the index was tested, of another p[i]
         for i, e in enumerate(estimates)
     )
     distinct = tuple(value for e in estimates for value in e.distinct)

@@ -41,7 +41,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @loop
-def _link(entries, heads, low, high):  # type: ignore[no-untyped-def]
+def _link(entries: Int64s, heads: Int32s, low: int, high: int) -> None:
     """Put the entries low..high-1 at the heads of their chains. An entry: the two halves of the key, the expiration,
     the number of the previous entry in the chain, -1 for none."""
     mask = np.uint64(heads.shape[0] - 1)
@@ -52,7 +52,7 @@ def _link(entries, heads, low, high):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _shift(entries, heads, by, size):  # type: ignore[no-untyped-def]
+def _shift(entries: Int64s, heads: Int32s, by: int, size: int) -> None:
     """Renumber the entries from `by` on, `size` of them, from 0 on."""
     for row in range(size):
         for k in range(3):
@@ -63,7 +63,7 @@ def _shift(entries, heads, by, size):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _firsts(first, heads, rows):  # type: ignore[no-untyped-def]
+def _firsts(first: UInt64s, heads: Int32s, rows: Int32s) -> None:
     """Find the first entry of each probe's chain; these look-ups do not depend on each other."""
     mask = np.uint64(heads.shape[0] - 1)
     for i in range(first.shape[0]):
@@ -71,7 +71,19 @@ def _firsts(first, heads, rows):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _meet(entries, begin, ordered, first, second, ts, rows, start, probe, found, ends):  # type: ignore[no-untyped-def]
+def _meet(
+    entries: Int64s,
+    begin: int,
+    ordered: bool,
+    first: UInt64s,
+    second: UInt64s,
+    ts: Int64s,
+    rows: Int32s,
+    start: int,
+    probe: Int64s,
+    found: Int64s,
+    ends: Int64s,
+) -> tuple[int, int]:
     """Find, from probe `start` on, the entries with equal keys that have not expired at the probe's ts; rows[i] is the
     entry at which probe i continues. Stop when the output is full. Return (probe to continue with, number found)."""
     count = 0
@@ -94,7 +106,19 @@ def _meet(entries, begin, ordered, first, second, ts, rows, start, probe, found,
 
 
 @loop
-def _meet_leaving(entries, begin, ordered, first, second, after, until, rows, probe, found, most):  # type: ignore[no-untyped-def]
+def _meet_leaving(
+    entries: Int64s,
+    begin: int,
+    ordered: bool,
+    first: UInt64s,
+    second: UInt64s,
+    after: Int64s,
+    until: Int64s,
+    rows: Int32s,
+    probe: Int64s,
+    found: Int64s,
+    most: int,
+) -> int:
     """Find for each probe the entries with equal keys whose expiration is after its `after` and at most its `until`;
     rows[i] is the entry at which probe i begins. Return their number, or -1 if more than `most` entries would be looked
     at."""

@@ -90,7 +90,7 @@ def _period(elements: Elements, longest: int) -> int:
 
 
 @loop
-def _tops(bounds, high):  # type: ignore[no-untyped-def]
+def _tops(bounds: Int64s, high: Int64s) -> Int64s:
     top = np.empty_like(high)
     for k in range(bounds.shape[0] - 1):
         greatest = np.int64(-(2**63))
@@ -101,7 +101,7 @@ def _tops(bounds, high):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _first_reaching(values, start, stop, limit):  # type: ignore[no-untyped-def]
+def _first_reaching(values: Int64s, start: int, stop: int, limit: int) -> int:
     """Return the first position in [start, stop) whose value is >= limit; values are ascending there."""
     while start < stop:
         middle = (start + stop) // 2
@@ -113,9 +113,23 @@ def _first_reaching(values, start, stop, limit):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _meet(  # type: ignore[no-untyped-def]
-    begin, stop, probes, keys, bounds, table, run, begins, ends, period, longest, counts, probe, found, write
-):
+def _meet(
+    begin: int,
+    stop: int,
+    probes: tuple[UInt64s, UInt64s, Int64s, Int64s, Int64s, Int64s],
+    keys: tuple[UInt64s, UInt64s],
+    bounds: Int64s,
+    table: Int64s,
+    run: tuple[Int64s, Int64s, Int64s, Int64s, Int64s],
+    begins: int,
+    ends: int,
+    period: int,
+    longest: int,
+    counts: Int64s,
+    probe: Int64s,
+    found: Int64s,
+    write: bool,
+) -> int:
     """Count the pairs of the probes [begin, stop), or with `write` write them. probes: (first, second, ts, exp, low,
     high); keys: (first, second); run: (ts, exp, low, high, top). begins and ends bound the run's validity."""
     first, second, ts, exp, low, high = probes

@@ -107,7 +107,7 @@ class UnsortedRun(_Timed):
 
 
 @loop
-def index_keys(table, first):  # type: ignore[no-untyped-def]
+def index_keys(table: Int64s, first: UInt64s) -> None:
     """Fill an open-addressing index from fingerprint to key number."""
     mask = np.uint64(table.shape[0] - 1)
     for k in range(first.shape[0]):
@@ -118,7 +118,7 @@ def index_keys(table, first):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _first_above(values, start, stop, limit):  # type: ignore[no-untyped-def]
+def _first_above(values: Int64s, start: int, stop: int, limit: int) -> int:
     """Return the first position in [start, stop) whose value is > limit; values are ascending there."""
     while start < stop:
         middle = (start + stop) // 2
@@ -130,9 +130,21 @@ def _first_above(values, start, stop, limit):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="first second ts exp run_first run_second bounds table run_ts run_exp")
-def _ranges(  # type: ignore[no-untyped-def]
-    first, second, ts, exp, run_first, run_second, bounds, table, run_ts, run_exp, ordered, starts, stops
-):
+def _ranges(
+    first: UInt64s,
+    second: UInt64s,
+    ts: Int64s,
+    exp: Int64s,
+    run_first: UInt64s,
+    run_second: UInt64s,
+    bounds: Int64s,
+    table: Int64s,
+    run_ts: Int64s,
+    run_exp: Int64s,
+    ordered: bool,
+    starts: Int64s,
+    stops: Int64s,
+) -> int:
     """Find for every probe the range of rows of the run that may overlap it; return the total length."""
     mask = np.uint64(table.shape[0] - 1)
     total = 0
@@ -160,7 +172,9 @@ def _ranges(  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="starts stops ts run_exp")
-def _pairs(starts, stops, ts, run_exp, low, high, probe, found):  # type: ignore[no-untyped-def]
+def _pairs(
+    starts: Int64s, stops: Int64s, ts: Int64s, run_exp: Int64s, low: int, high: int, probe: Int64s, found: Int64s
+) -> int:
     k = 0
     for i in range(low, high):
         for j in range(starts[i], stops[i]):

@@ -11,91 +11,28 @@ import math
 import numba as nb
 import numpy as np
 
+from penstock.arrays import Int32s, Int64s, Records
 from penstock.compilation import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.preferences.heaps import move_end, put, rebuild, take
 from penstock.physical.synopses.preferences.layout import (
-    AGE_OF_X,
     ASC,
-    BASE,
-    BASES,
-    BEGIN_AT,
     BEST,
-    BUDGET,
-    BY_AGE,
-    COST,
-    CURSOR,
-    DEPTHS,
     DESC,
-    DONE,
-    DRAWN,
-    EAGER,
     EMPTIED,
-    ENDS,
-    EVERY,
-    EXP,
-    EXPIRED,
     EXPIRIES,
-    FREE,
-    GRANT,
-    HIGH,
-    KEY,
-    LATEST,
     LEAST_SHED,
-    LOOK_UP_PAIRS,
-    LOOK_UPS,
-    LOOK_UPS_LOST,
     LOOKED_UP,
-    LOW,
-    MADE,
-    MADE_ENTRIES,
     NUMBERS,
     ONE_UNIT,
-    ORDER,
-    PAIRS,
-    PAIRS_LOST,
     PER_TIME,
-    PERIODS,
-    PREVIOUS,
-    PROMISING,
-    QUEUE,
-    R_AT,
-    R_DRAWN,
-    R_MADE,
-    R_PARTNER,
-    R_PROMISING,
-    R_SIDE,
-    R_SINCE,
-    R_STRETCH,
-    R_X,
-    RACE,
-    RATES,
-    RECORDS,
     REST,
-    RESULT_COLUMNS,
-    RESULT_VALUES,
-    SHED,
-    SINCE,
-    SORT,
+    RESULT,
     SPAN_BITS,
-    SPANS,
-    STAGE,
-    STRETCH,
-    TICKS,
-    TS,
-    UNITS,
-    UNITS_DONE,
-    UNITS_EXPIRED,
-    UNITS_SHED,
-    V_BASE,
-    V_COST,
-    V_RACE,
-    WAITING,
     WAITS_LOOK_UP,
     WHOLE,
-    WHOLE_COST,
     WORST,
-    X,
+    Queue,
 )
 from penstock.physical.synopses.preferences.result_figures import rate_next
 from penstock.physical.synopses.preferences.work_at_once import units_at_once, work_at_once
@@ -106,7 +43,7 @@ ENOUGH = 1 << 17
 
 
 @loop
-def granularity(stretch, now, rate, depth):  # type: ignore[no-untyped-def]
+def granularity(stretch: int, now: int, rate: int, depth: int) -> int:
     """Return the granularity in which a stretch of granularity 1 lies while stretch `now` is being filled; depth + 1
     where it has left the last."""
     if stretch >= now:
@@ -123,31 +60,31 @@ def granularity(stretch, now, rate, depth):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _candidate(entries, i, at, others, base, spans):  # type: ignore[no-untyped-def]
+def _candidate(entries: Records, i: int, at: int, others: Records, base: int, spans: Int64s) -> int:
     """Return the next candidate of an entry that is alive at an instant, -1 for none."""
-    number, low, high = entries[i, CURSOR], entries[i, LOW], entries[i, HIGH]
-    if entries[i, STAGE] == ONE_UNIT:
-        return number
-    offset = entries[i, SPANS] >> SPAN_BITS
-    count = entries[i, SPANS] & ((1 << SPAN_BITS) - 1)
+    number, low, high = entries[i].cursor, entries[i].low, entries[i].high
+    if entries[i].stage == ONE_UNIT:
+        return int(number)
+    offset = entries[i].spans >> SPAN_BITS
+    count = entries[i].spans & ((1 << SPAN_BITS) - 1)
     while number >= low and number >= base:
         row = number - base
-        if others[row, LATEST] <= at:
+        if others[row].latest <= at:
             return -1
-        if number < high and others[row, EXP] > at:
+        if number < high and others[row].exp > at:
             inside = False
             for k in range(offset, offset + count):
                 if spans[k, 0] <= number < spans[k, 1]:
                     inside = True
                     break
             if not inside:
-                return number
-        number = others[row, PREVIOUS]
+                return int(number)
+        number = others[row].previous
     return -1
 
 
 @nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
-def key_of(sort, base, race, fade):  # type: ignore[no-untyped-def]
+def key_of(sort: int, base: float, race: float, fade: float) -> float:
     if sort == DESC:
         key = -(base * fade)
     elif sort == ASC:
@@ -159,305 +96,244 @@ def key_of(sort, base, race, fade):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
-def fade_of(entries, i, at, parameters, fade, own, own_base, others, base, spans):  # type: ignore[no-untyped-def]
-    """Return by what the key of entry i has faded at an instant."""
-    probed = 1 - (entries[i, ORDER] & 1)
-    every = parameters[EVERY + probed]
+def fade_of(queue: Queue, entries: Records, i: int, at: int) -> float:
+    """Return by what the key of entry i of `entries` has faded at an instant."""
+    parameters, bases = queue.parameters[0], queue.numbers[0].bases
+    probed = 1 - (entries[i].order & 1)
+    every = parameters.every[probed]
     if every == 0:
         return 1.0
-    if parameters[BY_AGE]:
-        since = own[entries[i, X] - own_base, TS]
-        if not parameters[AGE_OF_X]:
-            newest = _candidate(entries, i, at, others, base, spans)
-            if newest >= base:
-                since = others[newest - base, TS]
-        return math.pow(fade, float((at - since) // every))
-    if entries[i, STRETCH] == WHOLE:
+    if parameters.by_age:
+        own, others = (queue.right, queue.left) if probed == 0 else (queue.left, queue.right)
+        since = own[entries[i].x - bases[1 - probed]].ts
+        if not parameters.age_of_x:
+            newest = _candidate(entries, i, at, others, bases[probed], queue.spans)
+            if newest >= bases[probed]:
+                since = others[newest - bases[probed]].ts
+        return math.pow(parameters.fade, float((at - since) // every))
+    if entries[i].stretch == WHOLE:
         return 1.0
-    depth = parameters[DEPTHS + probed]
-    if entries[i, STRETCH] == REST:
-        return math.pow(fade, float(depth))
-    found = granularity(entries[i, STRETCH], at // every, parameters[RATES + probed], depth)
-    return math.pow(fade, float(found - 1))
+    depth = parameters.depths[probed]
+    if entries[i].stretch == REST:
+        return math.pow(parameters.fade, float(depth))
+    found = granularity(entries[i].stretch, at // every, parameters.rates[probed], depth)
+    return math.pow(parameters.fade, float(found - 1))
 
 
 @loop
-def _recompute_keys(  # type: ignore[no-untyped-def]
-    at,
-    items,
-    places,
-    entries,
-    ranks,
-    numbers,
-    parameters,
-    fade,
-    side0,
-    side1,
-    spans,
-):
+def _set_key(queue: Queue, i: int, at: int) -> None:
+    """Compute the key of an entry at an instant."""
+    entries = queue.entries
+    faded = fade_of(queue, entries, i, at)
+    entries[i].key = key_of(queue.parameters[0].direction, entries[i].product, entries[i].race, faded)
+
+
+@loop
+def _recompute_keys(queue: Queue, at: int) -> None:
     """Recompute the keys of all entries for whose side a period has begun."""
+    entries, numbers = queue.entries, queue.numbers[0]
     changed = False
     for probed in range(2):
-        every = parameters[EVERY + probed]
-        if every == 0 or at // every == numbers[PERIODS + probed]:
+        every = queue.parameters[0].every[probed]
+        if every == 0 or at // every == numbers.periods[probed]:
             continue
-        numbers[PERIODS + probed] = at // every
+        numbers.periods[probed] = at // every
         changed = True
         begun = at // every * every
-        own, others = (side1, side0) if probed == 0 else (side0, side1)
-        for place in range(numbers[WAITING]):
-            i = items[BEST, place]
-            if 1 - (entries[i, ORDER] & 1) == probed:
-                faded = fade_of(
-                    entries,
-                    i,
-                    max(begun, entries[i, MADE]),
-                    parameters,
-                    fade,
-                    own,
-                    numbers[BASES + 1 - probed],
-                    others,
-                    numbers[BASES + probed],
-                    spans,
-                )
-                ranks[i, KEY] = key_of(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
+        for place in range(numbers.waiting):
+            i = queue.items[BEST, place]
+            if 1 - (entries[i].order & 1) == probed:
+                _set_key(queue, i, max(begun, entries[i].made))
     if changed:
-        rebuild(BEST, numbers[WAITING], items, places, entries, ranks)
-        rebuild(WORST, numbers[WAITING], items, places, entries, ranks)
+        rebuild(queue, BEST, numbers.waiting)
+        rebuild(queue, WORST, numbers.waiting)
 
 
 @loop
-def _leave(i, items, places, entries, ranks, free, numbers):  # type: ignore[no-untyped-def]
-    take(i, numbers[WAITING], items, places, entries, ranks)
-    numbers[WAITING] -= 1
-    free[numbers[FREE]] = i
-    numbers[FREE] += 1
+def _leave(queue: Queue, i: int) -> None:
+    numbers = queue.numbers[0]
+    take(queue, i, numbers.waiting)
+    numbers.waiting -= 1
+    queue.free[numbers.free] = i
+    numbers.free += 1
 
 
 @loop
-def _has_unknown_pairs(entries, i, parameters):  # type: ignore[no-untyped-def]
+def _has_unknown_pairs(entries: Records, i: int, parameters: Records) -> bool:
     """Return whether nothing estimates the pairs of an entry: it looks up all partners, or those outside of zones."""
-    stretch = entries[i, STRETCH]
-    return entries[i, STAGE] != ONE_UNIT and (parameters[AGE_OF_X] != 0 or stretch in (WHOLE, REST))
+    stretch = entries[i].stretch
+    return entries[i].stage != ONE_UNIT and (parameters[0].age_of_x != 0 or stretch in (WHOLE, REST))
 
 
 @loop
-def _count_lost(i, entries, ranks, numbers, parameters):  # type: ignore[no-untyped-def]
+def _count_lost(i: int, entries: Records, numbers: Records, parameters: Records) -> None:
     """Count the pairs of an entry that is dropped, as estimated."""
-    if entries[i, STAGE] != WAITS_LOOK_UP:
-        numbers[PAIRS_LOST] += np.int64(ranks[i, COST])
+    if entries[i].stage != WAITS_LOOK_UP:
+        numbers[0].pairs_lost += np.int64(entries[i].cost)
     elif _has_unknown_pairs(entries, i, parameters):
-        numbers[LOOK_UPS_LOST] += 1
+        numbers[0].look_ups_lost += 1
     else:
-        numbers[PAIRS_LOST] += np.int64(ranks[i, COST]) - 1
+        numbers[0].pairs_lost += np.int64(entries[i].cost) - 1
 
 
 @loop
-def pairs_waiting(members, entries, ranks, parameters):  # type: ignore[no-untyped-def]
+def pairs_waiting(members: Int32s, entries: Records, parameters: Records) -> tuple[int, int]:
     """Return of entries that wait (their pairs as estimated, how many of them nothing estimates)."""
-    lost = np.zeros(NUMBERS, np.int64)
+    lost = np.zeros(1, NUMBERS)
     for place in range(members.shape[0]):
-        _count_lost(members[place], entries, ranks, lost, parameters)
-    return lost[PAIRS_LOST], lost[LOOK_UPS_LOST]
+        _count_lost(members[place], entries, lost, parameters)
+    return lost[0].pairs_lost, lost[0].look_ups_lost
 
 
 @loop
-def expire(at, items, places, entries, ranks, free, numbers, parameters):  # type: ignore[no-untyped-def]
+def expire(queue: Queue, at: int) -> None:
     """Drop the entries that have ended at an instant."""
-    while numbers[WAITING] and entries[items[EXPIRIES, 0], ENDS] <= at:
-        numbers[UNITS_EXPIRED] += np.int64(ranks[items[EXPIRIES, 0], COST])
-        _count_lost(items[EXPIRIES, 0], entries, ranks, numbers, parameters)
-        _leave(items[EXPIRIES, 0], items, places, entries, ranks, free, numbers)
-        numbers[EXPIRED] += 1
+    items, entries, numbers = queue.items, queue.entries, queue.numbers[0]
+    while numbers.waiting and entries[items[EXPIRIES, 0]].ends <= at:
+        numbers.units_expired += np.int64(entries[items[EXPIRIES, 0]].cost)
+        _count_lost(items[EXPIRIES, 0], entries, queue.numbers, queue.parameters)
+        _leave(queue, items[EXPIRIES, 0])
+        numbers.expired += 1
 
 
 @loop
-def _shed(  # type: ignore[no-untyped-def]
-    at,
-    items,
-    places,
-    entries,
-    ranks,
-    free,
-    numbers,
-    parameters,
-    out,
-    out_ranks,
-    count,
-):
+def _shed(queue: Queue, at: int, out: Records, count: int) -> tuple[Records, int]:
     """Drop what is beyond the limit; return the results and their number."""
+    items, entries, numbers, parameters = queue.items, queue.entries, queue.numbers[0], queue.parameters[0]
     least = np.nan
-    while numbers[WAITING] > parameters[QUEUE]:
-        least = ranks[items[WORST, 0], KEY]
-        numbers[UNITS_SHED] += np.int64(ranks[items[WORST, 0], COST])
-        _count_lost(items[WORST, 0], entries, ranks, numbers, parameters)
-        _leave(items[WORST, 0], items, places, entries, ranks, free, numbers)
-        numbers[SHED] += 1
-    if parameters[RECORDS] and not math.isnan(least):
-        out, out_ranks = grown(out, out_ranks, count)
-        count = append_row(LEAST_SHED, at, least, out, out_ranks, count)
-    return out, out_ranks, count
+    while numbers.waiting > parameters.queue:
+        least = entries[items[WORST, 0]].key
+        numbers.units_shed += np.int64(entries[items[WORST, 0]].cost)
+        _count_lost(items[WORST, 0], entries, queue.numbers, queue.parameters)
+        _leave(queue, items[WORST, 0])
+        numbers.shed += 1
+    if parameters.records and not math.isnan(least):
+        out = grown(out, count)
+        count = append_row(LEAST_SHED, at, least, out, count)
+    return out, count
 
 
 @loop
-def _ending(i, at, entries, own, own_base, others, base, spans):  # type: ignore[no-untyped-def]
+def _ending(
+    i: int, at: int, entries: Records, own: Records, own_base: int, others: Records, base: int, spans: Int64s
+) -> int:
     """Return when entry i ends, by the last of its candidates; the end of x where it has none. Where zones leave some
     out, ends are in the order of arrival, and so the next one is the last to end."""
-    ends = own[entries[i, X] - own_base, EXP]
-    if entries[i, STAGE] == ONE_UNIT and entries[i, CURSOR] < 0:
-        return ends
+    ends = own[entries[i].x - own_base].exp
+    if entries[i].stage == ONE_UNIT and entries[i].cursor < 0:
+        return int(ends)
     found = _candidate(entries, i, at, others, base, spans)
-    last = EXP if entries[i, STAGE] == ONE_UNIT else LATEST
-    return ends if found < 0 else min(ends, others[found - base, last])
+    if found < 0:
+        return int(ends)
+    last = others[found - base].exp if entries[i].stage == ONE_UNIT else others[found - base].latest
+    return int(min(ends, last))
 
 
 @loop
-def _enter(  # type: ignore[no-untyped-def]
-    fresh,
-    fresh_ranks,
-    k,
-    at,
-    items,
-    places,
-    entries,
-    ranks,
-    free,
-    numbers,
-    parameters,
-    fade,
-    side0,
-    side1,
-    spans,
-):
+def _enter(queue: Queue, fresh: Records, k: int, at: int) -> None:
     """Insert the k-th new entry."""
-    numbers[FREE] -= 1
-    i = free[numbers[FREE]]
-    for column in range(entries.shape[1]):
-        entries[i, column] = fresh[k, column]
-    for column in range(ranks.shape[1]):
-        ranks[i, column] = fresh_ranks[k, column]
-    side = entries[i, ORDER] & 1
-    own, others = (side1, side0) if side == 1 else (side0, side1)
-    own_base, base = numbers[BASES + side], numbers[BASES + 1 - side]
-    if parameters[EAGER] or entries[i, STAGE] == ONE_UNIT:
-        entries[i, ENDS] = _ending(i, at, entries, own, own_base, others, base, spans)
-    faded = fade_of(entries, i, at, parameters, fade, own, own_base, others, base, spans)
-    ranks[i, KEY] = key_of(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
-    put(i, numbers[WAITING], items, places, entries, ranks)
-    numbers[WAITING] += 1
-    numbers[MADE_ENTRIES] += 1
+    entries, numbers = queue.entries, queue.numbers[0]
+    numbers.free -= 1
+    i = queue.free[numbers.free]
+    entries[i] = fresh[k]
+    side = entries[i].order & 1
+    own, others = (queue.right, queue.left) if side == 1 else (queue.left, queue.right)
+    own_base, base = numbers.bases[side], numbers.bases[1 - side]
+    if queue.parameters[0].eager or entries[i].stage == ONE_UNIT:
+        entries[i].ends = _ending(i, at, entries, own, own_base, others, base, queue.spans)
+    _set_key(queue, i, at)
+    put(queue, i, numbers.waiting)
+    numbers.waiting += 1
+    numbers.made_entries += 1
 
 
 @compiled()
-def _work(  # type: ignore[no-untyped-def]
-    i,
-    at,
-    items,
-    places,
-    entries,
-    ranks,
-    free,
-    numbers,
-    parameters,
-    side0,
-    side1,
-    spans,
-    out,
-    out_ranks,
-    count,
-):
+def _work(queue: Queue, i: int, at: int, out: Records, count: int) -> int:
     """Do one unit of entry i; return the number of results."""
-    side = entries[i, ORDER] & 1
-    own, others = (side1, side0) if side == 1 else (side0, side1)
-    own_base, base = numbers[BASES + side], numbers[BASES + 1 - side]
-    numbers[UNITS_DONE] += 1
-    ranks[i, COST] = max(1.0, ranks[i, COST] - 1.0)
-    stage, unknown = entries[i, STAGE], _has_unknown_pairs(entries, i, parameters)
+    entries, numbers, spans = queue.entries, queue.numbers[0], queue.spans
+    side = entries[i].order & 1
+    own, others = (queue.right, queue.left) if side == 1 else (queue.left, queue.right)
+    own_base, base = numbers.bases[side], numbers.bases[1 - side]
+    numbers.units_done += 1
+    entries[i].cost = max(1.0, entries[i].cost - 1.0)
+    stage, unknown = entries[i].stage, _has_unknown_pairs(entries, i, queue.parameters)
     if stage == WAITS_LOOK_UP:
-        numbers[LOOK_UPS] += unknown
+        numbers.look_ups += unknown
     else:
-        numbers[PAIRS] += 1
-        numbers[LOOK_UP_PAIRS] += unknown
+        numbers.pairs += 1
+        numbers.look_up_pairs += unknown
         partner = _candidate(entries, i, at, others, base, spans)
-        out[count, R_SIDE], out[count, R_X], out[count, R_PARTNER] = side, entries[i, X], partner
-        out[count, R_AT], out[count, R_MADE], out[count, R_PROMISING] = at, entries[i, MADE], entries[i, PROMISING]
-        out_ranks[count, V_BASE] = ranks[i, BASE]
-        if parameters[RECORDS]:
-            out[count, R_DRAWN], out[count, R_SINCE] = entries[i, DRAWN], entries[i, SINCE]
-            out[count, R_STRETCH] = entries[i, STRETCH]
-            out_ranks[count, V_RACE], out_ranks[count, V_COST] = ranks[i, RACE], ranks[i, WHOLE_COST]
+        out[count].side, out[count].x, out[count].partner = side, entries[i].x, partner
+        out[count].at, out[count].made, out[count].promising = at, entries[i].made, entries[i].promising
+        out[count].product = entries[i].product
+        if queue.parameters[0].records:
+            out[count].drawn, out[count].since = entries[i].drawn, entries[i].since
+            out[count].stretch = entries[i].stretch
+            out[count].race, out[count].cost = entries[i].race, entries[i].whole_cost
         count += 1
         if stage == LOOKED_UP:
-            entries[i, CURSOR] = others[partner - base, PREVIOUS]
-    entries[i, STAGE] = max(stage, LOOKED_UP)
+            entries[i].cursor = others[partner - base].previous
+    entries[i].stage = max(stage, LOOKED_UP)
     following = -1 if stage == ONE_UNIT else _candidate(entries, i, at, others, base, spans)
     if following < 0:
-        _leave(i, items, places, entries, ranks, free, numbers)
-        numbers[DONE] += 1
+        _leave(queue, i)
+        numbers.done += 1
     else:
-        entries[i, CURSOR] = following
-        entries[i, ENDS] = min(own[entries[i, X] - own_base, EXP], others[following - base, LATEST])
-        move_end(i, numbers[WAITING], items, places, entries, ranks)
+        entries[i].cursor = following
+        entries[i].ends = min(own[entries[i].x - own_base].exp, others[following - base].latest)
+        move_end(queue, i, numbers.waiting)
     return count
 
 
 @loop
-def _next_unit(numbers, parameters):  # type: ignore[no-untyped-def]
-    """Return the tick from which the next unit of a budget in time is there: slot number UNITS behind BEGIN_AT."""
-    whole, part = parameters[TICKS] // parameters[GRANT], parameters[TICKS] % parameters[GRANT]
-    units = numbers[UNITS]
-    return numbers[BEGIN_AT] + units * whole + (units * part + parameters[GRANT] - 1) // parameters[GRANT]
+def _next_unit(queue: Queue) -> int:
+    """Return the tick from which the next unit of a budget in time is there: slot number `units` behind `begin_at`."""
+    numbers, parameters = queue.numbers[0], queue.parameters[0]
+    whole, part = parameters.ticks // parameters.grant, parameters.ticks % parameters.grant
+    units = numbers.units
+    return int(numbers.begin_at + units * whole + (units * part + parameters.grant - 1) // parameters.grant)
 
 
 @loop
-def _skip_slots(numbers, parameters, now):  # type: ignore[no-untyped-def]
+def _skip_slots(queue: Queue, now: int) -> None:
     """Give up the units of all slots before the one in which `now` lies: nothing has waited for them."""
-    if _next_unit(numbers, parameters) > now:
+    numbers, parameters = queue.numbers[0], queue.parameters[0]
+    if _next_unit(queue) > now:
         return
-    numbers[BEGIN_AT], numbers[UNITS] = now // parameters[TICKS] * parameters[TICKS], 0
+    numbers.begin_at, numbers.units = now // parameters.ticks * parameters.ticks, 0
     # The last slot of the interval that has begun by then.
-    over = parameters[GRANT]
-    while over - numbers[UNITS] > 1:
-        middle, low = (numbers[UNITS] + over) // 2, numbers[UNITS]
-        numbers[UNITS] = middle
-        if _next_unit(numbers, parameters) > now:
-            numbers[UNITS], over = low, middle
+    over = parameters.grant
+    while over - numbers.units > 1:
+        middle, low = (numbers.units + over) // 2, numbers.units
+        numbers.units = middle
+        if _next_unit(queue) > now:
+            numbers.units, over = low, middle
 
 
 @loop
-def _count_unit(numbers, parameters):  # type: ignore[no-untyped-def]
-    numbers[UNITS] += 1
-    if numbers[UNITS] == parameters[GRANT]:
-        numbers[BEGIN_AT] += parameters[TICKS]
-        numbers[UNITS] = 0
+def _count_unit(queue: Queue) -> None:
+    numbers, parameters = queue.numbers[0], queue.parameters[0]
+    numbers.units += 1
+    if numbers.units == parameters.grant:
+        numbers.begin_at += parameters.ticks
+        numbers.units = 0
 
 
 @loop
-def run(  # type: ignore[no-untyped-def]
-    instants,
-    offsets,
-    paying,
-    position,
-    until,
-    fresh,
-    fresh_ranks,
-    buckets,
-    priorities,
-    cursor,
-    items,
-    places,
-    entries,
-    ranks,
-    free,
-    numbers,
-    parameters,
-    fade,
-    side0,
-    side1,
-    spans,
-):
-    """Go on from instant number `position` up to the tick `until`; return the results, their floats, how many, and the
-    position reached, -1 where nothing is left.
+def run(
+    queue: Queue,
+    instants: Int64s,
+    offsets: Int64s,
+    paying: Int64s,
+    position: int,
+    until: int,
+    fresh: Records,
+    buckets: Int64s,
+    priorities: Int64s,
+    cursor: Int64s,
+) -> tuple[Records, int, int]:
+    """Go on from instant number `position` up to the tick `until`; return the results, how many, and the position
+    reached, -1 where nothing is left.
 
     Args:
         instants: the ticks at which elements enter, ascending.
@@ -465,187 +341,87 @@ def run(  # type: ignore[no-untyped-def]
         paying: by instant, the elements that make entries.
         buckets, priorities, cursor: what `rate_next` needs to rate the new entries.
     """
-    out = np.empty((1024, RESULT_COLUMNS), np.int64)
-    out_ranks = np.empty((1024, RESULT_VALUES), np.float64)
+    items, numbers, parameters = queue.items, queue.numbers[0], queue.parameters[0]
+    out = np.empty(1024, RESULT)
     count = 0
     total = instants.shape[0]
-    timed = parameters[BUDGET] == PER_TIME
+    timed = parameters.budget == PER_TIME
     while True:
         limit = instants[position] if position < total else until
         # The units up to an instant are for what has waited before it.
-        while timed and numbers[WAITING]:
-            at = _next_unit(numbers, parameters)
+        while timed and numbers.waiting:
+            at = _next_unit(queue)
             if at > limit:
                 break
-            expire(at, items, places, entries, ranks, free, numbers, parameters)
-            _recompute_keys(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
-            if not numbers[WAITING]:
+            expire(queue, at)
+            _recompute_keys(queue, at)
+            if not numbers.waiting:
                 break
             if count >= ENOUGH:
-                return out, out_ranks, count, position
-            out, out_ranks = grown(out, out_ranks, count)
-            count = _work(
-                items[BEST, 0],
-                at,
-                items,
-                places,
-                entries,
-                ranks,
-                free,
-                numbers,
-                parameters,
-                side0,
-                side1,
-                spans,
-                out,
-                out_ranks,
-                count,
-            )
-            _count_unit(numbers, parameters)
-            if parameters[RECORDS] and not numbers[WAITING]:
-                out, out_ranks = grown(out, out_ranks, count)
-                count = append_row(EMPTIED, at, np.nan, out, out_ranks, count)
-            out, out_ranks, count = append_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
+                return out, count, position
+            out = grown(out, count)
+            count = _work(queue, items[BEST, 0], at, out, count)
+            _count_unit(queue)
+            if parameters.records and not numbers.waiting:
+                out = grown(out, count)
+                count = append_row(EMPTIED, at, np.nan, out, count)
+            out, count = append_threshold(queue, at, out, count)
         if position >= total:
-            return out, out_ranks, count, -1
+            return out, count, -1
         if count >= ENOUGH:
-            return out, out_ranks, count, position
+            return out, count, position
         at = instants[position]
-        expire(at, items, places, entries, ranks, free, numbers, parameters)
-        _recompute_keys(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
-        idle = numbers[WAITING] == 0
+        expire(queue, at)
+        _recompute_keys(queue, at)
+        idle = numbers.waiting == 0
         if timed and idle:
-            _skip_slots(numbers, parameters, at)
-        credit, before = parameters[GRANT] * paying[position], numbers[UNITS_DONE]
+            _skip_slots(queue, at)
+        credit, before = parameters.grant * paying[position], numbers.units_done
         first, last = offsets[position], offsets[position + 1]
-        at_once = idle and not timed and not parameters[RECORDS]
-        if at_once and units_at_once(fresh, first, last, at, credit, side0, side1, numbers) <= credit:
-            out, out_ranks, count = work_at_once(fresh, first, last, at, side0, side1, numbers, out, out_ranks, count)
+        at_once = idle and not timed and not parameters.records
+        if at_once and units_at_once(queue, fresh, first, last, at, credit) <= credit:
+            out, count = work_at_once(queue, fresh, first, last, at, out, count)
             position += 1
             continue
         for k in range(first, last):
-            fresh[k, PROMISING] = rate_next(buckets[k], priorities, cursor)
-            _enter(
-                fresh,
-                fresh_ranks,
-                k,
-                at,
-                items,
-                places,
-                entries,
-                ranks,
-                free,
-                numbers,
-                parameters,
-                fade,
-                side0,
-                side1,
-                spans,
-            )
-        while numbers[WAITING]:
+            fresh[k].promising = rate_next(buckets[k], priorities, cursor)
+            _enter(queue, fresh, k, at)
+        while numbers.waiting:
             if timed:
-                if _next_unit(numbers, parameters) > at:
+                if _next_unit(queue) > at:
                     break
-                _count_unit(numbers, parameters)
+                _count_unit(queue)
             elif credit == 0:
                 break
             credit -= 1
-            out, out_ranks = grown(out, out_ranks, count)
-            count = _work(
-                items[BEST, 0],
-                at,
-                items,
-                places,
-                entries,
-                ranks,
-                free,
-                numbers,
-                parameters,
-                side0,
-                side1,
-                spans,
-                out,
-                out_ranks,
-                count,
-            )
-        if numbers[UNITS_DONE] > before:
-            out, out_ranks, count = append_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
-        out, out_ranks, count = _shed(
-            at, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count
-        )
+            out = grown(out, count)
+            count = _work(queue, items[BEST, 0], at, out, count)
+        if numbers.units_done > before:
+            out, count = append_threshold(queue, at, out, count)
+        out, count = _shed(queue, at, out, count)
         position += 1
 
 
 @loop
-def run_granted(  # type: ignore[no-untyped-def]
-    reached,
-    grant,
-    fresh,
-    fresh_ranks,
-    items,
-    places,
-    entries,
-    ranks,
-    free,
-    numbers,
-    parameters,
-    fade,
-    side0,
-    side1,
-    spans,
-):
-    """Take a round behind the tick `reached` as one instant in which `grant` units are done; return the results, the
-    product of each, how many, and the units that are left to go on with, 0 where the round is done."""
-    out = np.empty((1024, RESULT_COLUMNS), np.int64)
-    out_ranks = np.empty((1024, RESULT_VALUES), np.float64)
+def run_granted(queue: Queue, reached: int, grant: int, fresh: Records) -> tuple[Records, int, int]:
+    """Take a round behind the tick `reached` as one instant in which `grant` units are done; return the results, how
+    many, and the units that are left to go on with, 0 where the round is done."""
+    items, entries, numbers = queue.items, queue.entries, queue.numbers[0]
+    out = np.empty(1024, RESULT)
     count = 0
-    expire(reached + 1, items, places, entries, ranks, free, numbers, parameters)
-    _recompute_keys(reached + 1, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
+    expire(queue, reached + 1)
+    _recompute_keys(queue, reached + 1)
     for k in range(fresh.shape[0]):
-        _enter(
-            fresh,
-            fresh_ranks,
-            k,
-            fresh[k, MADE],
-            items,
-            places,
-            entries,
-            ranks,
-            free,
-            numbers,
-            parameters,
-            fade,
-            side0,
-            side1,
-            spans,
-        )
-    before = numbers[UNITS_DONE]
-    while numbers[WAITING] and grant > 0:
+        _enter(queue, fresh, k, fresh[k].made)
+    before = numbers.units_done
+    while numbers.waiting and grant > 0:
         if count >= ENOUGH:
-            return out, out_ranks, count, grant
+            return out, count, grant
         i = items[BEST, 0]
-        out, out_ranks = grown(out, out_ranks, count)
+        out = grown(out, count)
         grant -= 1
-        count = _work(
-            i,
-            max(reached + 1, entries[i, MADE]),
-            items,
-            places,
-            entries,
-            ranks,
-            free,
-            numbers,
-            parameters,
-            side0,
-            side1,
-            spans,
-            out,
-            out_ranks,
-            count,
-        )
-    if numbers[UNITS_DONE] > before:
-        out, out_ranks, count = append_threshold(reached + 1, items, ranks, numbers, parameters, out, out_ranks, count)
-    out, out_ranks, count = _shed(
-        reached + 1, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count
-    )
-    return out, out_ranks, count, 0
+        count = _work(queue, i, max(reached + 1, entries[i].made), out, count)
+    if numbers.units_done > before:
+        out, count = append_threshold(queue, reached + 1, out, count)
+    out, count = _shed(queue, reached + 1, out, count)
+    return out, count, 0

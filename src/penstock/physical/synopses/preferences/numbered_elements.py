@@ -13,19 +13,12 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import Records, longer
 from penstock.compilation import loop
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks, StateExtent, StoredTimes, Synopsis, extent_of
-from penstock.physical.synopses.preferences.layout import (
-    ELEMENT_COLUMNS,
-    EXP,
-    FIRST,
-    LATEST,
-    PREVIOUS,
-    SECOND,
-    TS,
-)
+from penstock.physical.synopses.preferences.layout import ELEMENT
 from penstock.storage.documents import Document, integer, integer_pairs
 
 #: Number of chunks of similar size that are merged.
@@ -38,7 +31,7 @@ _S20 = np.uint64(20)
 
 
 @loop
-def _slot(first, second, keys, newest):  # type: ignore[no-untyped-def]
+def _slot(first: int, second: int, keys: Int64s, newest: Int64s) -> np.uint64:
     """Return the slot of a key in a table, or the empty one where it belongs."""
     mask = np.uint64(keys.shape[0] - 1)
     place = (np.uint64(first) * _GOLDEN >> _S20) & mask
@@ -48,27 +41,27 @@ def _slot(first, second, keys, newest):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _link(rows, low, high, base, linked, keys, newest):  # type: ignore[no-untyped-def]
+def _link(rows: Records, low: int, high: int, base: int, linked: Bools, keys: Int64s, newest: Int64s) -> int:
     """Put rows at the heads of their chains; return how many slots of the table were empty."""
     used = 0
     for row in range(low, high):
-        rows[row, PREVIOUS] = -1
-        rows[row, LATEST] = rows[row, EXP]
+        rows[row].previous = -1
+        rows[row].latest = rows[row].exp
         if not linked[row - low]:
             continue
-        place = _slot(rows[row, FIRST], rows[row, SECOND], keys, newest)
+        place = _slot(rows[row].first, rows[row].second, keys, newest)
         if newest[place] == _EMPTY:
-            keys[place, 0], keys[place, 1] = rows[row, FIRST], rows[row, SECOND]
+            keys[place, 0], keys[place, 1] = rows[row].first, rows[row].second
             used += 1
         elif newest[place] >= base:
-            rows[row, PREVIOUS] = newest[place]
-            rows[row, LATEST] = max(rows[row, EXP], rows[newest[place] - base, LATEST])
+            rows[row].previous = newest[place]
+            rows[row].latest = max(rows[row].exp, rows[newest[place] - base].latest)
         newest[place] = row + base
     return used
 
 
 @loop
-def _moved(newest_keys, newest, keys_after, newest_after, base):  # type: ignore[no-untyped-def]
+def _moved(newest_keys: Int64s, newest: Int64s, keys_after: Int64s, newest_after: Int64s, base: int) -> int:
     """Copy the slots whose newest element is still there into another table; return their number."""
     used = 0
     for place in range(newest.shape[0]):
@@ -81,49 +74,51 @@ def _moved(newest_keys, newest, keys_after, newest_after, base):  # type: ignore
 
 
 @loop
-def _before(rows, base, first, second, bounds, keys, newest, found):  # type: ignore[no-untyped-def]
+def _before(
+    rows: Records, base: int, first: Int64s, second: Int64s, bounds: Int64s, keys: Int64s, newest: Int64s, found: Int64s
+) -> None:
     """Find the newest element with each key whose number is below a bound, -1 for none."""
     for k in range(first.shape[0]):
         number = newest[_slot(first[k], second[k], keys, newest)]
         while number >= bounds[k] and number >= base:
-            number = rows[number - base, PREVIOUS]
+            number = rows[number - base].previous
         found[k] = number if number >= base else -1
 
 
 @loop
-def _count_alive(rows, base, starts, at, most, counts):  # type: ignore[no-untyped-def]
+def _count_alive(rows: Records, base: int, starts: Int64s, at: Int64s, most: int, counts: Int64s) -> int:
     """Count the elements of chains that are alive; return how many they are together, or where they are more than
     `most`, any such number."""
     total = 0
     for k in range(starts.shape[0]):
         number, count = starts[k], 0
-        while number >= base and rows[number - base, LATEST] > at[k]:
-            count += rows[number - base, EXP] > at[k]
+        while number >= base and rows[number - base].latest > at[k]:
+            count += rows[number - base].exp > at[k]
             if total + count > most:
-                return total + count
-            number = rows[number - base, PREVIOUS]
+                return int(total + count)
+            number = rows[number - base].previous
         counts[k] = count
         total += count
     return total
 
 
 @loop
-def _alive(rows, base, starts, counts, at, which, found):  # type: ignore[no-untyped-def]
+def _alive(rows: Records, base: int, starts: Int64s, counts: Int64s, at: Int64s, which: Int64s, found: Int64s) -> None:
     row = 0
     for k in range(starts.shape[0]):
         number, left = starts[k], counts[k]
         while left:
-            if rows[number - base, EXP] > at[k]:
+            if rows[number - base].exp > at[k]:
                 which[row], found[row] = k, number
                 row += 1
                 left -= 1
-            number = rows[number - base, PREVIOUS]
+            number = rows[number - base].previous
 
 
 @loop
-def _ended(rows, size, first, at):  # type: ignore[no-untyped-def]
+def _ended(rows: Records, size: int, first: int, at: int) -> int:
     """Return how many rows from the beginning on have ended at an instant; the `first` ones have."""
-    while first < size and rows[first, EXP] <= at:
+    while first < size and rows[first].exp <= at:
         first += 1
     return first
 
@@ -150,7 +145,7 @@ class NumberedElements(Synopsis):
         #: Numbers of the first row that is kept, and of the next element.
         self.base = 0
         self.next = 0
-        self._rows = np.empty((16, ELEMENT_COLUMNS), np.int64)
+        self._rows = np.empty(16, ELEMENT)
         self._keys = np.zeros((32, 2), np.int64)
         self._newest = np.full(32, _EMPTY, np.int64)
         self._used = 0
@@ -158,8 +153,8 @@ class NumberedElements(Synopsis):
         self._gone = 0
 
     @property
-    def table(self) -> Int64s:
-        """Return a row per element from number `base` on, with the columns of `layout.py`."""
+    def table(self) -> Records:
+        """Return an `ELEMENT` for each element from number `base` on."""
         return self._rows
 
     # -- adding and looking up ----------------------------------------------------------------------------------
@@ -234,14 +229,12 @@ class NumberedElements(Synopsis):
         count, low = len(elements), start - self.base
         high = low + count
         if high > len(self._rows):
-            grown = np.empty((max(high, 3 * len(self._rows) // 2), ELEMENT_COLUMNS), np.int64)
-            grown[:low] = self._rows[:low]
-            self._rows = grown
+            self._rows = longer(self._rows, max(high, 3 * len(self._rows) // 2))
         if 2 * (self._used + count) > len(self._newest):
             self._rehash(count)
         fresh = self._rows[low:high]
-        fresh[:, TS], fresh[:, EXP] = elements.ts, elements.exp
-        fresh[:, FIRST], fresh[:, SECOND] = first.view(np.int64), second.view(np.int64)
+        fresh["ts"], fresh["exp"] = elements.ts, elements.exp
+        fresh["first"], fresh["second"] = first.view(np.int64), second.view(np.int64)
         self._used += _link(self._rows, low, high, self.base, self._linked(elements), self._keys, self._newest)
         self.next = start + count
 
@@ -279,9 +272,10 @@ class NumberedElements(Synopsis):
     def _drop(self, gone: int) -> None:
         """Give up the first `gone` rows."""
         left = self.next - self.base - gone
-        self._rows[:left] = self._rows[gone : gone + left].copy()
+        words = self._rows.view(np.int64).reshape(len(self._rows), -1)
+        words[:left] = words[gone : gone + left].copy()
         if len(self._rows) > 4 * max(left, 16):
-            self._rows = self._rows[: 2 * max(left, 16)].copy()
+            self._rows = longer(self._rows[:left], 2 * max(left, 16))
         self.base += gone
         self._gone = 0
 

@@ -16,22 +16,12 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import Float64s, Int64s, Numbers, Records
 from penstock.compilation import loop
 from penstock.physical.elements import Bools, Elements, concat, empty, int64s, unnamed
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.contract import Chunks, Synopsis
-from penstock.physical.synopses.preferences.layout import (
-    BY_AGE,
-    DEPTHS,
-    EMPTIED,
-    EVERY,
-    LEAST_SHED,
-    RATES,
-    REST,
-    WHOLE,
-    Float64s,
-    Int64s,
-)
+from penstock.physical.synopses.preferences.layout import EMPTIED, LEAST_SHED, REST, WHOLE
 from penstock.physical.synopses.preferences.machine import granularity
 from penstock.physical.synopses.preferences.result_messages import NewResults, Thresholds
 from penstock.storage.documents import Document, integer, integers
@@ -62,12 +52,11 @@ class ResultChances(Synopsis):
 
     Args:
         types: of a result's columns, without the record.
-        parameters: columns SORT.. of `layout.py`.
-        fade: the factor a.
+        parameters: a record of `PARAMETERS`.
     """
 
-    def __init__(self, types: Sequence[pa.DataType], parameters: Int64s, fade: float) -> None:
-        self._parameters, self._fade = parameters, fade
+    def __init__(self, types: Sequence[pa.DataType], parameters: Records) -> None:
+        self._parameters = parameters
         #: ts: when they were emitted, ascending.
         self._results = empty(types)
         self._integers: Int64s = np.empty((INTEGERS, 0), np.int64)
@@ -102,7 +91,6 @@ class ResultChances(Synopsis):
                 self._integers,
                 self._floats,
                 self._parameters,
-                self._fade,
                 self._shed_at,
                 self._shed_keys,
                 start,
@@ -195,39 +183,40 @@ class ResultChances(Synopsis):
 
 
 @nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
-def _faded(at, since, stretch, probed, parameters, fade):  # type: ignore[no-untyped-def]
+def _faded(at: int, since: int, stretch: int, probed: int, parameters: Records) -> float:
     """Return by what the weight of an entry has faded at an instant, whether it waits or not."""
-    every = parameters[EVERY + probed]
+    every = parameters[0].every[probed]
     if every == 0:
         return 1.0
-    if parameters[BY_AGE]:
-        return math.pow(fade, float((at - since) // every))
+    if parameters[0].by_age:
+        return math.pow(parameters[0].fade, float((at - since) // every))
     if stretch == WHOLE:
         return 1.0
-    depth = parameters[DEPTHS + probed]
+    depth = parameters[0].depths[probed]
     if stretch == REST:
-        return math.pow(fade, float(depth))
-    return math.pow(fade, float(granularity(stretch, at // every, parameters[RATES + probed], depth) - 1))
+        return math.pow(parameters[0].fade, float(depth))
+    return math.pow(
+        parameters[0].fade, float(granularity(stretch, at // every, parameters[0].rates[probed], depth) - 1)
+    )
 
 
 @compiled(reads="instants kinds keys emitted ends shed_at shed_keys", error_model="numpy")
-def _follow(  # type: ignore[no-untyped-def]
-    instants,
-    kinds,
-    keys,
-    granted,
-    emitted,
-    ends,
-    integers,
-    values,
-    parameters,
-    fade,
-    shed_at,
-    shed_keys,
-    start,
-    there,
-    most,
-):
+def _follow(
+    instants: Int64s,
+    kinds: Int64s,
+    keys: Float64s,
+    granted: bool,
+    emitted: Int64s,
+    ends: Int64s,
+    integers: Int64s,
+    values: Float64s,
+    parameters: Records,
+    shed_at: Int64s,
+    shed_keys: Float64s,
+    start: int,
+    there: int,
+    most: int,
+) -> tuple[Int64s, Int64s, Float64s, Int64s, Float64s, int, int]:
     """Follow the thresholds of a round from number `start` on, until there are `most` changes; return the changes of
     `BEST` as (result, instant, new value), what was shed, the number of the next threshold, and how many results had
     been emitted by then. there: how many had been emitted before."""
@@ -286,11 +275,11 @@ def _follow(  # type: ignore[no-untyped-def]
                 continue
             met = np.inf
             if not math.isnan(least):
-                period = parameters[EVERY + probed[r]]
+                period = parameters[0].every[probed[r]]
                 keyed_at = max(now, made[r])
-                if period and parameters[BY_AGE]:
+                if period and parameters[0].by_age:
                     keyed_at = max(made[r], now // period * period)
-                weight = base[r] * _faded(keyed_at, since[r], stretch[r], probed[r], parameters, fade)
+                weight = base[r] * _faded(keyed_at, since[r], stretch[r], probed[r], parameters)
                 if not weight > 0 or not race[r] / weight < least:
                     continue
                 met = least * weight
@@ -311,7 +300,7 @@ def _follow(  # type: ignore[no-untyped-def]
 
 
 @loop
-def longer(array, size):  # type: ignore[no-untyped-def]
+def longer(array: Numbers, size: int) -> Numbers:
     """Return a copy of `array` of one dimension with space for `size` numbers, which are not set behind its own."""
     more = np.empty(size, array.dtype)
     for i in range(array.shape[0]):

@@ -13,20 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.arrays import Float64s, Int64s, Records
 from penstock.compilation import loop
 from penstock.expressions.sketches.dd_sketch import OFFSET, buckets, values_of
 from penstock.figures import OTHER_DELAYS, PREFERENCE_RESULTS, PROMISING_DELAYS, RESULTS_OF_TWO, TICKS_APART
 from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Bools
-from penstock.physical.synopses.preferences.layout import (
-    IS_PROMISING,
-    NOT_PROMISING,
-    R_AT,
-    R_MADE,
-    R_PROMISING,
-    Float64s,
-    Int64s,
-)
+from penstock.physical.synopses.preferences.layout import IS_PROMISING, NOT_PROMISING
 from penstock.storage.documents import Document, integer, integers, nested
 
 #: Relative error of the quantiles of priorities and delays.
@@ -95,7 +88,7 @@ def quantile_of(counts: Mapping[int, float], share: float) -> float | None:
 
 
 @loop
-def _dense(code):  # type: ignore[no-untyped-def]
+def _dense(code: int) -> int:
     """Return the place in a table of the code of a finite number, -1 of another code."""
     size = abs(code) - OFFSET + _HALF
     if size < 0 or size >= 2 * _HALF:
@@ -104,7 +97,7 @@ def _dense(code):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _find(codes, fresh, places):  # type: ignore[no-untyped-def]
+def _find(codes: Int64s, fresh: Int64s, places: Int64s) -> int:
     """Find the places of codes among ascending ones, -1 for none; return how many are not there."""
     size, missing = codes.shape[0], 0
     tabled = fresh.shape[0] >= _MANY
@@ -130,7 +123,7 @@ _AT, _BELOW, _KNOWN, _CURSOR = range(4)
 
 
 @loop
-def rate_next(place, counts, cursor):  # type: ignore[no-untyped-def]
+def rate_next(place: int, counts: Int64s, cursor: Int64s) -> bool:
     """Count a value at the place of its bucket; return whether it is above that of the 0.9 quantile of all before."""
     above = False
     if cursor[_KNOWN]:
@@ -149,7 +142,7 @@ def rate_next(place, counts, cursor):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _rate_all(places, counts, cursor, above):  # type: ignore[no-untyped-def]
+def _rate_all(places: Int64s, counts: Int64s, cursor: Int64s, above: Bools) -> None:
     for k in range(places.shape[0]):
         above[k] = rate_next(places[k], counts, cursor)
 
@@ -178,13 +171,13 @@ class ResultFigures:
         _rate_all(*self.rating(priorities), above)
         return above
 
-    def add(self, rows: Int64s, apart: Int64s | None = None) -> None:
-        """Count results. rows: columns R_SIDE.. of `layout.py`; apart: of results of two elements, |ts1 - ts2|."""
+    def add(self, rows: Records, apart: Int64s | None = None) -> None:
+        """Count results. rows: of `RESULT`; apart: of results of two elements, |ts1 - ts2|."""
         if not len(rows):
             return
         self._count(len(rows), apart)
-        promising = rows[:, R_PROMISING]
-        delays = (rows[:, R_AT] - rows[:, R_MADE]).astype(np.float64)
+        promising = rows["promising"]
+        delays = (rows["at"] - rows["made"]).astype(np.float64)
         for name, kind in (("promising", IS_PROMISING), ("other", NOT_PROMISING)):
             chosen = promising == kind
             if chosen.any():

@@ -15,24 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.arrays import Float64s, Int64s, Records
 from penstock.expressions.sampling.inclusion import INCLUSION
 from penstock.physical.elements import Elements
-from penstock.physical.synopses.preferences.layout import (
-    LEAST_SHED,
-    R_AT,
-    R_DRAWN,
-    R_MADE,
-    R_SIDE,
-    R_SINCE,
-    R_STRETCH,
-    THRESHOLD,
-    V_BASE,
-    V_COST,
-    V_KEY,
-    V_RACE,
-    Float64s,
-    Int64s,
-)
+from penstock.physical.synopses.preferences.layout import LEAST_SHED, THRESHOLD
 from penstock.physical.synopses.preferences.waiting_entries import WorkDone
 from penstock.types import END
 
@@ -59,14 +45,14 @@ class Thresholds:
     granted: bool
 
 
-def result_messages(results: Elements, rows: Int64s, values: Float64s) -> Elements:
-    """Return results that were emitted, with their messages. rows, values: of each, as in `layout.py`."""
+def result_messages(results: Elements, rows: Records) -> Elements:
+    """Return results that were emitted, with their messages. rows: of `RESULT`."""
     made = np.zeros(len(rows), _RESULT)
-    for place, column in enumerate((R_MADE, R_SINCE, R_STRETCH, R_DRAWN)):
-        made["integers"][:, place] = rows[:, column]
-    made["integers"][:, 4] = 1 - rows[:, R_SIDE]
-    for place, column in enumerate((V_RACE, V_BASE, V_COST)):
-        made["floats"][:, place] = values[:, column]
+    for place, name in enumerate(("made", "since", "stretch", "drawn")):
+        made["integers"][:, place] = rows[name]
+    made["integers"][:, 4] = 1 - rows["side"]
+    for place, name in enumerate(("race", "product", "cost")):
+        made["floats"][:, place] = rows[name]
     return Elements((*results.columns, _as_bytes(made)), results.ts, results.exp)
 
 
@@ -101,14 +87,14 @@ def _as_bytes(made: npt.NDArray[np.void]) -> pa.Array:
 
 def split(done: WorkDone, granted_until: int | None) -> tuple[WorkDone, Thresholds]:
     """Return the results of work, and its thresholds. granted_until: the last tick of a round under AUTO."""
-    pairs = done.integers[:, R_SIDE] >= 0
-    rows, keys = done.integers[~pairs], done.values[~pairs, V_KEY]
-    what, at = rows[:, R_SIDE], rows[:, R_AT].copy()
+    pairs = done.rows["side"] >= 0
+    rows = done.rows.compress(~pairs)
+    what, at, keys = (np.ascontiguousarray(rows[name]) for name in ("side", "at", "key"))
     if granted_until is not None:
         # What is shed may have been made anywhere in the round.
         at[what == LEAST_SHED] = granted_until
-    thresholds = Thresholds(at, what.copy(), keys, granted_until is not None)
-    return WorkDone(done.integers[pairs], done.values[pairs]), thresholds
+    thresholds = Thresholds(at, what, keys, granted_until is not None)
+    return WorkDone(done.rows.compress(pairs)), thresholds
 
 
 def together(parts: Sequence[Thresholds]) -> Thresholds:

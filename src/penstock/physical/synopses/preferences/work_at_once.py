@@ -6,86 +6,72 @@ follow each other, and begin at the same candidate.
 
 from __future__ import annotations
 
+from penstock.arrays import Records
 from penstock.compilation import loop
 from penstock.physical.synopses.preferences.layout import (
-    BASES,
-    CURSOR,
-    DONE,
-    EXP,
-    LATEST,
-    MADE_ENTRIES,
     ONE_UNIT,
-    ORDER,
-    PAIRS,
-    PREVIOUS,
-    R_AT,
-    R_MADE,
-    R_PARTNER,
-    R_PROMISING,
-    R_SIDE,
-    R_X,
-    STAGE,
-    UNITS_DONE,
     UNRATED,
-    X,
+    Queue,
 )
 from penstock.physical.synopses.preferences.work_rows import grown
 
 
 @loop
-def units_at_once(fresh, first, last, at, most, side0, side1, numbers):  # type: ignore[no-untyped-def]
+def units_at_once(queue: Queue, fresh: Records, first: int, last: int, at: int, most: int) -> int:
     """Return the units of the new entries `first` to before `last`; where they are more than `most`, any such
     number."""
+    bases = queue.numbers[0].bases
     units, order = 0, -1
     for k in range(first, last):
         if units > most:
             break
-        if fresh[k, STAGE] == ONE_UNIT:
+        if fresh[k].stage == ONE_UNIT:
             units += 1
-        elif fresh[k, ORDER] != order:
-            order = fresh[k, ORDER]
-            others, base = (side0, numbers[BASES]) if order & 1 else (side1, numbers[BASES + 1])
+        elif fresh[k].order != order:
+            order = fresh[k].order
+            others, base = (queue.left, bases[0]) if order & 1 else (queue.right, bases[1])
             units += 1
-            number = fresh[k, CURSOR]
-            while units <= most and number >= base and others[number - base, LATEST] > at:
-                units += others[number - base, EXP] > at
-                number = others[number - base, PREVIOUS]
+            number = fresh[k].cursor
+            while units <= most and number >= base and others[number - base].latest > at:
+                units += others[number - base].exp > at
+                number = others[number - base].previous
     return units
 
 
 @loop
-def work_at_once(fresh, first, last, at, side0, side1, numbers, out, out_ranks, count):  # type: ignore[no-untyped-def]
-    """Do all units of the new entries `first` to before `last`; return the results, their floats, and how many."""
+def work_at_once(
+    queue: Queue, fresh: Records, first: int, last: int, at: int, out: Records, count: int
+) -> tuple[Records, int]:
+    """Do all units of the new entries `first` to before `last`; return the results, and how many."""
+    numbers, bases = queue.numbers[0], queue.numbers[0].bases
     order, entries, look_ups, begin = -1, 0, 0, count
     for k in range(first, last):
-        if fresh[k, STAGE] == ONE_UNIT:
+        if fresh[k].stage == ONE_UNIT:
             entries += 1
-            out, out_ranks = grown(out, out_ranks, count)
-            _say_pair(fresh, k, fresh[k, CURSOR], at, out, out_ranks, count)
+            out = grown(out, count)
+            _say_pair(fresh, k, fresh[k].cursor, at, out, count)
             count += 1
-        elif fresh[k, ORDER] != order:
-            order = fresh[k, ORDER]
-            others, base = (side0, numbers[BASES]) if order & 1 else (side1, numbers[BASES + 1])
+        elif fresh[k].order != order:
+            order = fresh[k].order
+            others, base = (queue.left, bases[0]) if order & 1 else (queue.right, bases[1])
             entries += 1
             look_ups += 1
-            number = fresh[k, CURSOR]
-            while number >= base and others[number - base, LATEST] > at:
-                if others[number - base, EXP] > at:
-                    out, out_ranks = grown(out, out_ranks, count)
-                    _say_pair(fresh, k, number, at, out, out_ranks, count)
+            number = fresh[k].cursor
+            while number >= base and others[number - base].latest > at:
+                if others[number - base].exp > at:
+                    out = grown(out, count)
+                    _say_pair(fresh, k, number, at, out, count)
                     count += 1
-                number = others[number - base, PREVIOUS]
-    numbers[MADE_ENTRIES] += entries
-    numbers[DONE] += entries
-    numbers[PAIRS] += count - begin
-    numbers[UNITS_DONE] += look_ups + count - begin
-    return out, out_ranks, count
+                number = others[number - base].previous
+    numbers.made_entries += entries
+    numbers.done += entries
+    numbers.pairs += count - begin
+    numbers.units_done += look_ups + count - begin
+    return out, count
 
 
 @loop
-def _say_pair(fresh, k, partner, at, out, out_ranks, count):  # type: ignore[no-untyped-def]
+def _say_pair(fresh: Records, k: int, partner: int, at: int, out: Records, count: int) -> None:
     """Add a pair of a new entry, for which there is room."""
-    out[count] = 0
-    out[count, R_SIDE], out[count, R_X], out[count, R_PARTNER] = fresh[k, ORDER] & 1, fresh[k, X], partner
-    out[count, R_AT], out[count, R_MADE], out[count, R_PROMISING] = at, at, UNRATED
-    out_ranks[count] = 0.0
+    out[count].side, out[count].x, out[count].partner = fresh[k].order & 1, fresh[k].x, partner
+    out[count].at, out[count].made, out[count].promising, out[count].product = at, at, UNRATED, 0.0

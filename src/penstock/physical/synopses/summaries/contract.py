@@ -4,7 +4,7 @@ A slot holds the counts of one zone of time, or the sum of those of a granularit
 one file with three parts:
 
 - a named tuple of arrays, its *cells*, in which slots are kept;
-- the loops of this module for it, by `numba.extending.overload`, so that the loop over zones
+- the loops of this module for it, by `for_cells`, so that the loop over zones
   (`zone_kernel`) is compiled for each method;
 - a class of `SlotCounts`, which owns the arrays, makes room and writes slots down.
 
@@ -16,83 +16,98 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
-from numba.core import types
+import numpy.typing as npt
+from numba.extending import overload
 
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.fingerprints import UInt64s
 
+#: A named tuple of arrays.
+Cells = tuple[npt.NDArray[Any], ...]
+Function = TypeVar("Function", bound=Callable[..., object])
 
-def locate(cells: Any, value: Any, found: Int64s) -> None:
+
+def locate(cells: Cells, value: np.uint64, found: Int64s) -> None:
     """Write into `found` where the cells of a value are. Done once for a value, for all slots."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def count_one(cells: Any, slot: int, found: Int64s) -> None:
+def count_one(cells: Cells, slot: int, found: Int64s) -> None:
     """Count the value once more in a slot."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def estimated(cells: Any, slot: int, found: Int64s) -> int:
+def estimated(cells: Cells, slot: int, found: Int64s) -> int:
     """Return how often the value is estimated to have been counted in a slot: an integer of at least 0."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def survey(cells: Any, slots: int, found: Int64s) -> None:
+def survey(cells: Cells, slots: int, found: Int64s) -> None:
     """Prepare the estimates of the value in the first `slots` slots, where that is cheaper for all of them at once."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def surveyed(cells: Any, slot: int, found: Int64s) -> int:
+def surveyed(cells: Cells, slot: int, found: Int64s) -> int:
     """Return what `estimated` does, after a `survey`."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def add_slot(cells: Any, into: int, other: int, factor: int) -> None:
+def add_slot(cells: Cells, into: int, other: int, factor: int) -> None:
     """Add the counts of slot `other`, times `factor` (1 or -1), to those of `into`."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def pass_on(cells: Any, slot: int, left: int, entered: int, into: int) -> None:
+def pass_on(cells: Cells, slot: int, left: int, entered: int, into: int) -> None:
     """Subtract the counts of a slot from those of `left`, and add them to those of `entered` and of `into`, each -1 for
     none; where `into` is one, clear the slot. The first two are sums, whose squares nothing reads."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def clear_slot(cells: Any, slot: int) -> None:
+def clear_slot(cells: Cells, slot: int) -> None:
     """Set all counts of a slot to 0."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def errs(cells: Any, slot: int, limit: int) -> bool:
+def errs(cells: Cells, slot: int, limit: int) -> bool:
     """Return whether the median over rows of the sum of squared counts of a slot is above `limit`; false where
     estimates do not err."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def spare(cells: Any) -> int:
+def spare(cells: Cells) -> int:
     """Return how many distinct values can be added to slots before room must be made."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def distinct(cells: Any, slot: int) -> int:
+def distinct(cells: Cells, slot: int) -> int:
     """Return how many cells of `spare` adding a slot to another one takes at most."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def is_cells(kind: Any, of: type) -> bool:
-    """Return whether a type of numba is that of the named tuple `of`."""
-    return isinstance(kind, types.NamedTuple) and kind.instance_class is of  # type: ignore[attr-defined]
+def for_cells(loop_of_contract: Callable[..., object], of: type) -> Callable[[Function], Function]:
+    """Return a decorator: compiled loops that call `loop_of_contract` with cells of the class `of` run the function."""
+
+    def decorate(function: Function) -> Function:
+        # Not strict: numba would compare the names of parameters.
+        @overload(loop_of_contract, strict=False)
+        def chosen(cells: Any, *others: Any) -> Function | None:
+            return function if getattr(cells, "instance_class", None) is of else None
+
+        return function
+
+    return decorate
 
 
 class SlotCounts(ABC):
     """The counts of a method of summarising, in slots numbered from 0."""
 
     #: A named tuple of arrays; another one after `reserve`.
-    cells: Any
+    cells: Cells
     #: The length of what `locate` and `survey` write.
     located: int
 
@@ -148,19 +163,19 @@ class SlotCounts(ABC):
 
 
 @loop
-def _summarize(cells, slot, values, found):  # type: ignore[no-untyped-def]
+def _summarize(cells: Cells, slot: int, values: UInt64s, found: Int64s) -> None:
     for i in range(values.shape[0]):
         locate(cells, values[i], found)
         count_one(cells, slot, found)
 
 
 @loop
-def _distinct(cells, slot):  # type: ignore[no-untyped-def]
+def _distinct(cells: Cells, slot: int) -> int:
     return distinct(cells, slot)
 
 
 @loop
-def _estimate(cells, values, slots, found, made):  # type: ignore[no-untyped-def]
+def _estimate(cells: Cells, values: UInt64s, slots: Int64s, found: Int64s, made: Int64s) -> None:
     for i in range(values.shape[0]):
         locate(cells, values[i], found)
         for j in range(slots.shape[0]):
@@ -168,5 +183,5 @@ def _estimate(cells, values, slots, found, made):  # type: ignore[no-untyped-def
 
 
 @loop
-def _add(cells, into, other, factor):  # type: ignore[no-untyped-def]
+def _add(cells: Cells, into: int, other: int, factor: int) -> None:
     add_slot(cells, into, other, factor)

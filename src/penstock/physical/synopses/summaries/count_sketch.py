@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import overload
 
 from penstock.compilation import loop
 from penstock.expressions.sketches.count_sketch import STEP, CountSketchShape
@@ -18,7 +17,7 @@ from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, _mix
 from penstock.physical.synopses.summaries import contract
-from penstock.physical.synopses.summaries.contract import SlotCounts, is_cells, locate
+from penstock.physical.synopses.summaries.contract import SlotCounts, for_cells, locate
 
 Int32s = npt.NDArray[np.int32]
 
@@ -85,7 +84,7 @@ class SketchCounts(SlotCounts):
 
 
 @loop
-def _median(values, start, length):  # type: ignore[no-untyped-def]
+def _median(values: Int64s, start: int, length: int) -> int:
     """Sort a part of `values` in place, of odd length, and return the one in the middle."""
     for i in range(start + 1, start + length):
         value = values[i]
@@ -94,66 +93,48 @@ def _median(values, start, length):  # type: ignore[no-untyped-def]
             values[j] = values[j - 1]
             j -= 1
         values[j] = value
-    return values[start + length // 2]
+    return int(values[start + length // 2])
 
 
 @loop
-def _remainder(value, divisor):  # type: ignore[no-untyped-def]
+def _remainder(value: np.uint64, divisor: np.uint64) -> np.uint64:
     """Return value % divisor. A division takes much longer than a mask, which powers of two need."""
     mask = divisor - _ONE
     return value & mask if divisor & mask == np.uint64(0) else value % divisor
 
 
-@overload(contract.locate)
-def _locate(cells, value, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def locate(cells, value, found):  # type: ignore[no-untyped-def]
-        rows, counters = cells.shape[0], cells.shape[1]
-        start = _remainder(value, cells.shape[2]) * counters
-        word = value
-        for row in range(np.int64(rows)):
-            word += _STEP
-            mixed = _mix(word)
-            found[row] = np.int64(start + _remainder(mixed >> _ONE, counters))
-            found[np.int64(rows) + row] = 1 - 2 * np.int64(mixed & _ONE)
-            start += counters * cells.shape[2]
-
-    return locate
+@for_cells(contract.locate, SketchCells)
+def _locate(cells: SketchCells, value: np.uint64, found: Int64s) -> None:
+    rows, counters = cells.shape[0], cells.shape[1]
+    start = _remainder(value, cells.shape[2]) * counters
+    word = value
+    for row in range(np.int64(rows)):
+        word += _STEP
+        mixed = _mix(word)
+        found[row] = np.int64(start + _remainder(mixed >> _ONE, counters))
+        found[np.int64(rows) + row] = 1 - 2 * np.int64(mixed & _ONE)
+        start += counters * cells.shape[2]
 
 
-@overload(contract.count_one)
-def _count_one(cells, slot, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def count_one(cells, slot, found):  # type: ignore[no-untyped-def]
-        rows = np.int64(cells.shape[0])
-        for row in range(rows):
-            count, sign = np.int64(cells.tables[found[row], slot]), found[rows + row]
-            cells.squares[slot, row] += 2 * sign * count + 1
-            cells.tables[found[row], slot] = count + sign
-
-    return count_one
+@for_cells(contract.count_one, SketchCells)
+def _count_one(cells: SketchCells, slot: int, found: Int64s) -> None:
+    rows = np.int64(cells.shape[0])
+    for row in range(rows):
+        count, sign = np.int64(cells.tables[found[row], slot]), found[rows + row]
+        cells.squares[slot, row] += 2 * sign * count + 1
+        cells.tables[found[row], slot] = count + sign
 
 
-@overload(contract.estimated)
-def _estimated(cells, slot, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def estimated(cells, slot, found):  # type: ignore[no-untyped-def]
-        rows = np.int64(cells.shape[0])
-        for row in range(rows):
-            found[2 * rows + row] = found[rows + row] * np.int64(cells.tables[found[row], slot])
-        return max(_median(found, 2 * rows, rows), 0)
-
-    return estimated
+@for_cells(contract.estimated, SketchCells)
+def _estimated(cells: SketchCells, slot: int, found: Int64s) -> int:
+    rows = np.int64(cells.shape[0])
+    for row in range(rows):
+        found[2 * rows + row] = found[rows + row] * np.int64(cells.tables[found[row], slot])
+    return int(max(_median(found, 2 * rows, rows), 0))
 
 
 @loop
-def _medians(tables, found, rows, slots, work):  # type: ignore[no-untyped-def]
+def _medians(tables: Int32s, found: Int64s, rows: int, slots: int, work: Int32s) -> None:
     """Write the medians of all slots at once into the row in the middle of `work`, by a sorting network over rows."""
     for row in range(rows):
         cell, sign = found[row], np.int32(found[rows + row])
@@ -166,125 +147,78 @@ def _medians(tables, found, rows, slots, work):  # type: ignore[no-untyped-def]
                 work[row, slot], work[row + 1, slot] = min(low, high), max(low, high)
 
 
-@overload(contract.survey)
-def _survey(cells, slots, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def survey(cells, slots, found):  # type: ignore[no-untyped-def]
-        _medians(cells.tables, found, np.int64(cells.shape[0]), slots, cells.work)
-
-    return survey
+@for_cells(contract.survey, SketchCells)
+def _survey(cells: SketchCells, slots: int, found: Int64s) -> None:
+    _medians(cells.tables, found, np.int64(cells.shape[0]), slots, cells.work)
 
 
-@overload(contract.surveyed)
-def _surveyed(cells, slot, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def surveyed(cells, slot, found):  # type: ignore[no-untyped-def]
-        return max(np.int64(cells.work[np.int64(cells.shape[0]) // 2, slot]), 0)
-
-    return surveyed
+@for_cells(contract.surveyed, SketchCells)
+def _surveyed(cells: SketchCells, slot: int, found: Int64s) -> int:
+    median: int = cells.work[np.int64(cells.shape[0]) // 2, slot]
+    return max(median, 0)
 
 
-@overload(contract.add_slot)
-def _add_slot(cells, into, other, factor):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def add_slot(cells, into, other, factor):  # type: ignore[no-untyped-def]
-        width = cells.tables.shape[0] // np.int64(cells.shape[0])
-        for row in range(np.int64(cells.shape[0])):
-            squares = 0
-            for cell in range(row * width, (row + 1) * width):
-                count = np.int64(cells.tables[cell, into]) + factor * np.int64(cells.tables[cell, other])
-                cells.tables[cell, into] = count
-                squares += count * count
-            cells.squares[into, row] = squares
-
-    return add_slot
+@for_cells(contract.add_slot, SketchCells)
+def _add_slot(cells: SketchCells, into: int, other: int, factor: int) -> None:
+    width = cells.tables.shape[0] // np.int64(cells.shape[0])
+    for row in range(np.int64(cells.shape[0])):
+        squares = np.int64(0)
+        for cell in range(row * width, (row + 1) * width):
+            count = np.int64(cells.tables[cell, into]) + factor * np.int64(cells.tables[cell, other])
+            cells.tables[cell, into] = count
+            squares += count * count
+        cells.squares[into, row] = squares
 
 
-@overload(contract.pass_on)
-def _pass_on(cells, slot, left, entered, into):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def pass_on(cells, slot, left, entered, into):  # type: ignore[no-untyped-def]
-        # All at once, since the counters of different cells are far from each other; and without branches.
-        from_it, to_it, merged = np.int64(left >= 0), np.int64(entered >= 0), np.int64(into >= 0)
-        first = left if left >= 0 else slot
-        second = entered if entered >= 0 else slot
-        third = into if into >= 0 else slot
-        width = cells.tables.shape[0] // np.int64(cells.shape[0])
-        for row in range(np.int64(cells.shape[0])):
-            squares = np.int64(0)
-            for cell in range(row * width, (row + 1) * width):
-                count = np.int64(cells.tables[cell, slot])
-                cells.tables[cell, first] -= from_it * count
-                cells.tables[cell, second] += to_it * count
-                whole = np.int64(cells.tables[cell, third]) + merged * count
-                cells.tables[cell, third] = whole
-                cells.tables[cell, slot] = (1 - merged) * count
-                squares += whole * whole
-            cells.squares[third, row] = squares
-            cells.squares[slot, row] *= 1 - merged
-
-    return pass_on
+@for_cells(contract.pass_on, SketchCells)
+def _pass_on(cells: SketchCells, slot: int, left: int, entered: int, into: int) -> None:
+    # All at once, since the counters of different cells are far from each other; and without branches.
+    from_it, to_it, merged = np.int64(left >= 0), np.int64(entered >= 0), np.int64(into >= 0)
+    first = left if left >= 0 else slot
+    second = entered if entered >= 0 else slot
+    third = into if into >= 0 else slot
+    width = cells.tables.shape[0] // np.int64(cells.shape[0])
+    for row in range(np.int64(cells.shape[0])):
+        squares = np.int64(0)
+        for cell in range(row * width, (row + 1) * width):
+            count = np.int64(cells.tables[cell, slot])
+            cells.tables[cell, first] -= from_it * count
+            cells.tables[cell, second] += to_it * count
+            whole = np.int64(cells.tables[cell, third]) + merged * count
+            cells.tables[cell, third] = whole
+            cells.tables[cell, slot] = (1 - merged) * count
+            squares += whole * whole
+        cells.squares[third, row] = squares
+        cells.squares[slot, row] *= 1 - merged
 
 
-@overload(contract.clear_slot)
-def _clear_slot(cells, slot):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def clear_slot(cells, slot):  # type: ignore[no-untyped-def]
-        cells.tables[:, slot] = 0
-        cells.squares[slot, :] = 0
-
-    return clear_slot
+@for_cells(contract.clear_slot, SketchCells)
+def _clear_slot(cells: SketchCells, slot: int) -> None:
+    cells.tables[:, slot] = 0
+    cells.squares[slot, :] = 0
 
 
-@overload(contract.errs)
-def _errs(cells, slot, limit):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def errs(cells, slot, limit):  # type: ignore[no-untyped-def]
-        # The median is above it where more than half of an odd number of rows are.
-        rows, above = np.int64(cells.shape[0]), 0
-        for row in range(rows):
-            above += cells.squares[slot, row] > limit
-        return above > rows // 2
-
-    return errs
+@for_cells(contract.errs, SketchCells)
+def _errs(cells: SketchCells, slot: int, limit: int) -> bool:
+    # The median is above it where more than half of an odd number of rows are.
+    rows, above = np.int64(cells.shape[0]), 0
+    for row in range(rows):
+        above += cells.squares[slot, row] > limit
+    return bool(above > rows // 2)
 
 
-@overload(contract.spare)
-def _spare(cells):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def spare(cells):  # type: ignore[no-untyped-def]
-        return np.int64(2**62)
-
-    return spare
+@for_cells(contract.spare, SketchCells)
+def _spare(cells: SketchCells) -> int:
+    return 2**62
 
 
-@overload(contract.distinct)
-def _distinct(cells, slot):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, SketchCells):
-        return None
-
-    def distinct(cells, slot):  # type: ignore[no-untyped-def]
-        return np.int64(0)
-
-    return distinct
+@for_cells(contract.distinct, SketchCells)
+def _distinct(cells: SketchCells, slot: int) -> int:
+    return 0
 
 
 @compiled(reads="values")
-def _count_together(cells, slot, values, found):  # type: ignore[no-untyped-def]
+def _count_together(cells: SketchCells, slot: int, values: UInt64s, found: Int64s) -> None:
     """Count values in a slot. The squares follow from the counts at the end."""
     rows, width = np.int64(cells.shape[0]), cells.tables.shape[0] // np.int64(cells.shape[0])
     fresh = np.zeros(cells.tables.shape[0], np.int32)

@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import numba as nb
 import numpy as np
-from numba.extending import overload
 
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, _mix
 from penstock.physical.synopses.summaries import contract
-from penstock.physical.synopses.summaries.contract import SlotCounts, add_slot, clear_slot, is_cells
+from penstock.physical.synopses.summaries.contract import SlotCounts, add_slot, clear_slot, for_cells
 
 #: Columns of a cell. NEXT: in its chain, or among the free cells; AFTER, BEFORE: in its slot. -1 for none.
 _VALUE, _SLOT, _COUNT, _NEXT, _AFTER, _BEFORE = range(6)
@@ -93,22 +92,22 @@ def _made(room: int, slots: int) -> ExactCells:
 
 
 @nb.njit(inline="always")
-def _chain(cells, value, slot):  # type: ignore[no-untyped-def]
+def _chain(cells: ExactCells, value: int, slot: int) -> int:
     word = _mix(np.uint64(value) + np.uint64(slot + 1) * _STEP)
-    return np.int64(word & np.uint64(cells.heads.shape[0] - 1))
+    return int(np.int64(word & np.uint64(cells.heads.shape[0] - 1)))
 
 
 @loop
-def _find(cells, value, slot):  # type: ignore[no-untyped-def]
+def _find(cells: ExactCells, value: int, slot: int) -> int:
     """Return the cell of a value in a slot, or -1."""
     place = cells.heads[_chain(cells, value, slot)]
     while place >= 0 and (cells.cells[place, _VALUE] != value or cells.cells[place, _SLOT] != slot):
         place = cells.cells[place, _NEXT]
-    return place
+    return int(place)
 
 
 @compiled()
-def _increase(cells, value, slot, by):  # type: ignore[no-untyped-def]
+def _increase(cells: ExactCells, value: int, slot: int, by: int) -> None:
     """Add `by` to the count of a value in a slot; needs a free cell where it has none."""
     place = _find(cells, value, slot)
     if place >= 0:
@@ -131,7 +130,7 @@ def _increase(cells, value, slot, by):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _release(cells, place):  # type: ignore[no-untyped-def]
+def _release(cells: ExactCells, place: int) -> None:
     """Remove a cell from its chain and its slot."""
     slot = cells.cells[place, _SLOT]
     chain = _chain(cells, cells.cells[place, _VALUE], slot)
@@ -156,7 +155,7 @@ def _release(cells, place):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _copy(old, made):  # type: ignore[no-untyped-def]
+def _copy(old: ExactCells, made: ExactCells) -> None:
     for slot in range(old.slots.shape[0]):
         place = old.slots[slot, _FIRST]
         while place >= 0:
@@ -165,7 +164,7 @@ def _copy(old, made):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _of_slot(cells, slot):  # type: ignore[no-untyped-def]
+def _of_slot(cells: ExactCells, slot: int) -> tuple[UInt64s, Int64s]:
     size = cells.slots[slot, _SIZE]
     values, counts = np.empty(size, np.uint64), np.empty(size, np.int64)
     place = cells.slots[slot, _FIRST]
@@ -176,140 +175,74 @@ def _of_slot(cells, slot):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _put(cells, slot, values, counts):  # type: ignore[no-untyped-def]
+def _put(cells: ExactCells, slot: int, values: UInt64s, counts: Int64s) -> None:
     for i in range(values.shape[0]):
         _increase(cells, np.int64(values[i]), slot, counts[i])
 
 
-@overload(contract.locate)
-def _locate(cells, value, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def locate(cells, value, found):  # type: ignore[no-untyped-def]
-        found[0] = np.int64(value)
-
-    return locate
+@for_cells(contract.locate, ExactCells)
+def _locate(cells: ExactCells, value: np.uint64, found: Int64s) -> None:
+    found[0] = np.int64(value)
 
 
-@overload(contract.count_one)
-def _count_one(cells, slot, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def count_one(cells, slot, found):  # type: ignore[no-untyped-def]
-        _increase(cells, found[0], slot, 1)
-
-    return count_one
+@for_cells(contract.count_one, ExactCells)
+def _count_one(cells: ExactCells, slot: int, found: Int64s) -> None:
+    _increase(cells, found[0], slot, 1)
 
 
-@overload(contract.estimated)
-def _estimated(cells, slot, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def estimated(cells, slot, found):  # type: ignore[no-untyped-def]
-        place = _find(cells, found[0], slot)
-        return cells.cells[place, _COUNT] if place >= 0 else 0
-
-    return estimated
+@for_cells(contract.estimated, ExactCells)
+def _estimated(cells: ExactCells, slot: int, found: Int64s) -> int:
+    place = _find(cells, found[0], slot)
+    return cells.cells[place, _COUNT] if place >= 0 else 0
 
 
-@overload(contract.survey)
-def _survey(cells, slots, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def survey(cells, slots, found):  # type: ignore[no-untyped-def]
-        pass
-
-    return survey
+@for_cells(contract.survey, ExactCells)
+def _survey(cells: ExactCells, slots: int, found: Int64s) -> None:
+    pass
 
 
-@overload(contract.surveyed)
-def _surveyed(cells, slot, found):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def surveyed(cells, slot, found):  # type: ignore[no-untyped-def]
-        place = _find(cells, found[0], slot)
-        return cells.cells[place, _COUNT] if place >= 0 else 0
-
-    return surveyed
+@for_cells(contract.surveyed, ExactCells)
+def _surveyed(cells: ExactCells, slot: int, found: Int64s) -> int:
+    place = _find(cells, found[0], slot)
+    return cells.cells[place, _COUNT] if place >= 0 else 0
 
 
-@overload(contract.add_slot)
-def _add_slot(cells, into, other, factor):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def add_slot(cells, into, other, factor):  # type: ignore[no-untyped-def]
-        place = cells.slots[other, _FIRST]
-        while place >= 0:
-            after = cells.cells[place, _AFTER]  # read before: adding a slot to itself may release the cell
-            _increase(cells, cells.cells[place, _VALUE], into, factor * cells.cells[place, _COUNT])
-            place = after
-
-    return add_slot
+@for_cells(contract.add_slot, ExactCells)
+def _add_slot(cells: ExactCells, into: int, other: int, factor: int) -> None:
+    place = cells.slots[other, _FIRST]
+    while place >= 0:
+        after = cells.cells[place, _AFTER]  # read before: adding a slot to itself may release the cell
+        _increase(cells, cells.cells[place, _VALUE], into, factor * cells.cells[place, _COUNT])
+        place = after
 
 
-@overload(contract.pass_on)
-def _pass_on(cells, slot, left, entered, into):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def pass_on(cells, slot, left, entered, into):  # type: ignore[no-untyped-def]
-        if left >= 0:
-            add_slot(cells, left, slot, -1)
-        if entered >= 0:
-            add_slot(cells, entered, slot, 1)
-        if into >= 0:
-            add_slot(cells, into, slot, 1)
-            clear_slot(cells, slot)
-
-    return pass_on
+@for_cells(contract.pass_on, ExactCells)
+def _pass_on(cells: ExactCells, slot: int, left: int, entered: int, into: int) -> None:
+    if left >= 0:
+        add_slot(cells, left, slot, -1)
+    if entered >= 0:
+        add_slot(cells, entered, slot, 1)
+    if into >= 0:
+        add_slot(cells, into, slot, 1)
+        clear_slot(cells, slot)
 
 
-@overload(contract.clear_slot)
-def _clear_slot(cells, slot):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def clear_slot(cells, slot):  # type: ignore[no-untyped-def]
-        while cells.slots[slot, _FIRST] >= 0:
-            _release(cells, cells.slots[slot, _FIRST])
-
-    return clear_slot
+@for_cells(contract.clear_slot, ExactCells)
+def _clear_slot(cells: ExactCells, slot: int) -> None:
+    while cells.slots[slot, _FIRST] >= 0:
+        _release(cells, cells.slots[slot, _FIRST])
 
 
-@overload(contract.errs)
-def _errs(cells, slot, limit):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def errs(cells, slot, limit):  # type: ignore[no-untyped-def]
-        return False
-
-    return errs
+@for_cells(contract.errs, ExactCells)
+def _errs(cells: ExactCells, slot: int, limit: int) -> bool:
+    return False
 
 
-@overload(contract.spare)
-def _spare(cells):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def spare(cells):  # type: ignore[no-untyped-def]
-        return cells.free[1]
-
-    return spare
+@for_cells(contract.spare, ExactCells)
+def _spare(cells: ExactCells) -> int:
+    return int(cells.free[1])
 
 
-@overload(contract.distinct)
-def _distinct(cells, slot):  # type: ignore[no-untyped-def]
-    if not is_cells(cells, ExactCells):
-        return None
-
-    def distinct(cells, slot):  # type: ignore[no-untyped-def]
-        return cells.slots[slot, _SIZE]
-
-    return distinct
+@for_cells(contract.distinct, ExactCells)
+def _distinct(cells: ExactCells, slot: int) -> int:
+    return int(cells.slots[slot, _SIZE])

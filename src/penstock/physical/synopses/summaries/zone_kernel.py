@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.arrays import Bools, UInt64s
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
@@ -22,6 +23,8 @@ from penstock.physical.synopses.summaries.contract import (
     survey,
     surveyed,
 )
+from penstock.physical.synopses.summaries.count_sketch import SketchCells
+from penstock.physical.synopses.summaries.exact import ExactCells
 
 #: Columns of a zone. LOW, HIGH: its elements are among those with arrival numbers in [low, high). STRETCH: the number
 #: of its oldest stretch of G1's length. BEGIN: the tick of its first element. SERIAL: the number of its chunk, -1 where
@@ -40,7 +43,7 @@ IN_NO_SUM = -1
 
 
 @loop
-def granularity_of(stretch, now, rate, depth):  # type: ignore[no-untyped-def]
+def granularity_of(stretch: int, now: int, rate: int, depth: int) -> tuple[int, int]:
     """Return (granularity, number of the zone in it) of what arrived in a stretch, while G1 is the stretch `now`;
     granularity depth + 1 for what is older than all zones.
 
@@ -64,7 +67,7 @@ def granularity_of(stretch, now, rate, depth):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="stretches")
-def granularities(stretches, now, rate, depth):  # type: ignore[no-untyped-def]
+def granularities(stretches: Int64s, now: int, rate: int, depth: int) -> Int64s:
     """Return the granularity of each stretch."""
     made = np.empty(stretches.shape[0], np.int64)
     for i in range(stretches.shape[0]):
@@ -73,7 +76,9 @@ def granularities(stretches, now, rate, depth):  # type: ignore[no-untyped-def]
 
 
 @loop
-def room_to_move(cells, zones, order, header, parameters, now):  # type: ignore[no-untyped-def]
+def room_to_move(
+    cells: SketchCells | ExactCells, zones: Int64s, order: Int64s, header: Int64s, parameters: Int64s, now: int
+) -> int:
     """Return how many distinct values zones are moved with when `now` comes."""
     needed, largest = 0, 0
     for i in range(header[COUNT]):
@@ -87,7 +92,9 @@ def room_to_move(cells, zones, order, header, parameters, now):  # type: ignore[
 
 
 @loop
-def move(cells, zones, order, header, parameters, now):  # type: ignore[no-untyped-def]
+def move(
+    cells: SketchCells | ExactCells, zones: Int64s, order: Int64s, header: Int64s, parameters: Int64s, now: int
+) -> None:
     """Let the stretch `now` begin: zones pass to coarser granularities, and those of one zone there are added up."""
     rate, depth = parameters[RATE], parameters[DEPTH]
     header[OPEN], header[NOW] = 0, now
@@ -125,7 +132,7 @@ def move(cells, zones, order, header, parameters, now):  # type: ignore[no-untyp
 
 
 @loop
-def _free_slot(zones, first):  # type: ignore[no-untyped-def]
+def _free_slot(zones: Int64s, first: int) -> int:
     for slot in range(first, zones.shape[0]):
         if zones[slot, LEVEL] == 0:
             return slot
@@ -133,7 +140,20 @@ def _free_slot(zones, first):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="ts values known updates")
-def run(cells, zones, order, header, parameters, ts, values, known, updates, found, made, start):  # type: ignore[no-untyped-def]
+def run(
+    cells: SketchCells | ExactCells,
+    zones: Int64s,
+    order: Int64s,
+    header: Int64s,
+    parameters: Int64s,
+    ts: Int64s,
+    values: UInt64s,
+    known: Bools,
+    updates: Bools,
+    found: Int64s,
+    made: Int64s,
+    start: int,
+) -> tuple[int, int]:
     """Carry out the elements from number `start` on. Return (the number of the first that was not carried out, since
     room is short, or how many there are; the number of estimates made)."""
     depth, rows = parameters[DEPTH], 0
@@ -170,7 +190,7 @@ def run(cells, zones, order, header, parameters, ts, values, known, updates, fou
 
 
 @loop
-def _opened(zones, order, header, depth, tick, stretch):  # type: ignore[no-untyped-def]
+def _opened(zones: Int64s, order: Int64s, header: Int64s, depth: int, tick: int, stretch: int) -> bool:
     """Open a zone unless one is open. Return whether there was a slot for it."""
     if header[OPEN]:
         return True
@@ -187,7 +207,17 @@ def _opened(zones, order, header, depth, tick, stretch):  # type: ignore[no-unty
 
 
 @compiled()
-def _ask(cells, zones, order, header, event, value, found, made, rows):  # type: ignore[no-untyped-def]
+def _ask(
+    cells: SketchCells | ExactCells,
+    zones: Int64s,
+    order: Int64s,
+    header: Int64s,
+    event: int,
+    value: np.uint64,
+    found: Int64s,
+    made: Int64s,
+    rows: int,
+) -> int:
     """Write the zones with an estimate of at least 1, newest first. Return the number of rows then."""
     locate(cells, value, found)
     survey(cells, zones.shape[0], found)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.arrays import UInt64s
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels import trees
@@ -29,7 +30,7 @@ S = TypeVar("S", bound=np.generic)
 
 
 @loop
-def _with_group(group_first, group_second, slots, first, second):  # type: ignore[no-untyped-def]
+def _with_group(group_first: UInt64s, group_second: UInt64s, slots: Int64s, first: UInt64s, second: UInt64s) -> None:
     """Turn the fingerprints of values into those of (group, value), in place."""
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -38,7 +39,9 @@ def _with_group(group_first, group_second, slots, first, second):  # type: ignor
 
 
 @loop
-def _name_groups(found, groups, before, group_first, group_second, integers):  # type: ignore[no-untyped-def]
+def _name_groups(
+    found: Int64s, groups: Int64s, before: int, group_first: UInt64s, group_second: UInt64s, integers: Int64s
+) -> None:
     """Write the fingerprint of the group of each slot from `before` on."""
     for i in range(found.shape[0]):
         if found[i] >= before:
@@ -220,7 +223,7 @@ def _longer(rows: npt.NDArray[S], size: int) -> npt.NDArray[S]:
 
 
 @loop
-def _copy(starts, lengths, source, target, at):  # type: ignore[no-untyped-def]
+def _copy(starts: Int64s, lengths: Int64s, source: Bytes, target: Bytes, at: int) -> None:
     for i in range(starts.shape[0]):
         for k in range(lengths[i]):
             target[at + k] = source[starts[i] + k]

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from penstock.physical.elements import Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.synopses.contract import Chunks, Synopsis
-from penstock.shedding.layout import SLOT
-from penstock.shedding.shedder import SAVED_COLUMNS, SavedTuples, Shedder
+from penstock.shedding.shedder import SAVED_COLUMNS, SAVED_SLOT, SavedTuples, Shedder
 from penstock.storage.documents import Document, integer, integers
 
 _ENTRY, _SAMPLE = 0, 1
@@ -54,7 +53,7 @@ class HeldTuples(Synopsis):
             for kind, rows in ((_ENTRY, saved.entries), (_SAMPLE, saved.sample)):
                 head = np.full((len(rows), 2), (number, kind), np.int64)
                 lanes = [pa.array(np.ascontiguousarray(lane)) for lane in np.hstack([head, rows]).T]
-                parts.append(unnamed([*lanes, *self._values(rows[:, SLOT])]))
+                parts.append(unnamed([*lanes, *self._values(rows[:, SAVED_SLOT])]))
         arrays = [concat_arrays([part.column(i) for part in parts]) for i in range(parts[0].num_columns)]
         return unnamed(arrays)
 
@@ -72,7 +71,7 @@ class HeldTuples(Synopsis):
         if chunk is None:
             return
         lanes = np.column_stack([int64s(chunk.column(i)) for i in range(2 + SAVED_COLUMNS)])
-        lanes[:, 2 + SLOT] = place(chunk.columns[2 + SAVED_COLUMNS :], chunk.num_rows)
+        lanes[:, 2 + SAVED_SLOT] = place(chunk.columns[2 + SAVED_COLUMNS :], chunk.num_rows)
         for number, shedder in enumerate(self._shedders):
             own = lanes[lanes[:, 0] == number]
             entries, sample = (np.ascontiguousarray(own[own[:, 1] == kind][:, 2:]) for kind in (_ENTRY, _SAMPLE))

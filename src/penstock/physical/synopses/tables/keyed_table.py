@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.arrays import Bools, Int32s
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import distinct_slots
@@ -32,7 +33,17 @@ _FEWEST_SLOTS = 64
 
 
 @compiled(reads="new_first new_second")
-def find_slots(table, first, second, count, new_first, new_second, start, slots, heads):  # type: ignore[no-untyped-def]
+def find_slots(
+    table: Int32s,
+    first: UInt64s,
+    second: UInt64s,
+    count: int,
+    new_first: UInt64s,
+    new_second: UInt64s,
+    start: int,
+    slots: Int64s,
+    heads: Int64s,
+) -> tuple[int, int]:
     """Find the slots of keys from row `start` on; a new key gets the next free slot, and heads[slot - old count] its
     row. Stop where there is no room for another key. Return (count, the row where it stopped)."""
     mask = np.uint64(table.shape[0] - 1)
@@ -60,7 +71,9 @@ def find_slots(table, first, second, count, new_first, new_second, start, slots,
 
 
 @compiled(reads="table first second wanted_first wanted_second")
-def _look(table, first, second, wanted_first, wanted_second, slots):  # type: ignore[no-untyped-def]
+def _look(
+    table: Int32s, first: UInt64s, second: UInt64s, wanted_first: UInt64s, wanted_second: UInt64s, slots: Int64s
+) -> None:
     mask = np.uint64(table.shape[0] - 1)
     for i in range(wanted_first.shape[0]):
         place = (wanted_first[i] * _GOLDEN >> np.uint64(20)) & mask
@@ -73,7 +86,7 @@ def _look(table, first, second, wanted_first, wanted_second, slots):  # type: ig
 
 
 @loop
-def index_slots(table, first, count):  # type: ignore[no-untyped-def]
+def index_slots(table: Int32s, first: UInt64s, count: int) -> None:
     mask = np.uint64(table.shape[0] - 1)
     for slot in range(count):
         place = (first[slot] * _GOLDEN >> np.uint64(20)) & mask
@@ -83,7 +96,7 @@ def index_slots(table, first, count):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="slots")
-def _settle(slots, lanes, alive, lives):  # type: ignore[no-untyped-def]
+def _settle(slots: Int64s, lanes: Int64s, alive: int, lives: Bools) -> int:
     """Update which of `slots` are live, by `lanes` (slot, lane); return the change in the number of live slots."""
     change = 0
     for i in range(slots.shape[0]):

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import UInt64s
 from penstock.compilation import loop
 from penstock.physical.elements import Bools, Int64s, int64s
 from penstock.physical.kernels.compiling import compiled
@@ -32,7 +33,7 @@ _SPARSE, _MANY_NODES = 3, 1 << 10
 
 
 @loop
-def _drop(nodes, tips, group, n, free, room):  # type: ignore[no-untyped-def]
+def _drop(nodes: Int64s, tips: Int64s, group: int, n: int, free: Int64s, room: int) -> int:
     """Remove the node from its group's skyline. Return the new number of free nodes."""
     before, after = nodes[n, _BEFORE], nodes[n, _AFTER]
     if before:
@@ -49,7 +50,9 @@ def _drop(nodes, tips, group, n, free, room):  # type: ignore[no-untyped-def]
 
 
 @loop
-def _put(nodes, tips, group, key, end, first, second, free, room):  # type: ignore[no-untyped-def]
+def _put(
+    nodes: Int64s, tips: Int64s, group: int, key: int, end: int, first: int, second: int, free: Int64s, room: int
+) -> tuple[int, int]:
     """Insert a row unless it is dominated; remove the rows it dominates. Return (its node or 0, number of free
     nodes)."""
     after, before = 0, tips[group, _TAIL]
@@ -79,26 +82,26 @@ def _put(nodes, tips, group, key, end, first, second, free, room):  # type: igno
 
 
 @compiled(reads="slots times rows signs ends order keys valid group_first group_second")
-def _follow(  # type: ignore[no-untyped-def]
-    slots,
-    times,
-    rows,
-    signs,
-    ends,
-    order,
-    keys,
-    valid,
-    group_first,
-    group_second,
-    nodes,
-    tips,
-    free,
-    room,
-    fresh,
-    news,
-    found,
-    there,
-):
+def _follow(
+    slots: Int64s,
+    times: Int64s,
+    rows: Int64s,
+    signs: Int64s,
+    ends: Int64s,
+    order: Int64s,
+    keys: Int64s,
+    valid: Bools,
+    group_first: UInt64s,
+    group_second: UInt64s,
+    nodes: Int64s,
+    tips: Int64s,
+    free: Int64s,
+    room: int,
+    fresh: Int64s,
+    news: int,
+    found: Int64s,
+    there: Bools,
+) -> tuple[int, int]:
     """Events order[0], ... sorted by (group, time); the row rows[e] comes where signs[e] > 0. Answers go to found[k],
     there[k] after the k-th (group, time). Return (number of free nodes, number of fresh ones)."""
     n, i, k = order.shape[0], 0, 0
@@ -124,7 +127,7 @@ def _follow(  # type: ignore[no-untyped-def]
 
 
 @loop
-def _moved_together(nodes, tips, small, numbers):  # type: ignore[no-untyped-def]
+def _moved_together(nodes: Int64s, tips: Int64s, small: Int64s, numbers: Int64s) -> None:
     """Copy the nodes with a row to `small`, from place 1 on, and their new places to `numbers`; change `tips`."""
     count = 1
     for n in range(1, nodes.shape[0]):

@@ -21,19 +21,38 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import Records, joined, longer
 from penstock.physical.elements import Bools, Elements, Int64s, concat, concat_arrays, int64s, unnamed
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.plan.sequence import WindowShape
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.queues import chunk_log
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.physical.synopses.windows.jumping_window_kernel import GONE, HELD, WAITING, link, run
+from penstock.physical.synopses.windows.jumping_window_kernel import (
+    CHANGE,
+    COUNT,
+    GONE,
+    HELD,
+    LIST,
+    LOGGED,
+    MARKS,
+    NEW,
+    SEEN,
+    SEEN_TS,
+    SHAPE,
+    WAITING,
+    WindowState,
+    link,
+    run,
+)
 from penstock.storage.documents import Document, integer, integers
 from penstock.types import BEGIN, END
 
 _FEWEST_DEAD = 1 << 12
-#: Lanes of a substream: elements counted, counted at the last evaluation, its timestamp.
-COUNT, SEEN, SEEN_TS = range(3)
+#: The marks that a checkpoint keeps.
+_SAVED = ("counted", "last_evaluation", "last_instant")
+#: Of a substream of which nothing is in the log.
+_NO_LIST = np.array((-1, -1, -1), LIST)
 
 
 @dataclass(frozen=True)
@@ -60,8 +79,22 @@ class JumpingWindowBuffer(Synopsis):
         self._substreams = KeyedTable(3, 0)
         self._chunks: dict[int, pa.RecordBatch] = {}
         self._next_id = 0
-        #: elements counted in all, tick of the last evaluation, tick of the last instant
-        self._marks = np.array([0, BEGIN, BEGIN], np.int64)
+        self._marks = np.zeros(1, MARKS)
+        self._marks["last_evaluation"] = self._marks["last_instant"] = BEGIN
+        self._shape = np.array(
+            [
+                (
+                    -1 if shape.rows is None else shape.rows,
+                    -1 if shape.length is None else shape.length,
+                    shape.every or 0,
+                    shape.alone,
+                    shape.slide or 0,
+                    shape.align,
+                    bool(shape.key),
+                )
+            ],
+            SHAPE,
+        )
         #: Whether the log must still be read from its chunks, after a restore.
         self._unread = False
         self._clear()
@@ -73,12 +106,9 @@ class JumpingWindowBuffer(Synopsis):
 
     def _clear(self) -> None:
         self._size = self._gone = 0
-        # By element of the log: tick, number in its substream, substream, the one behind it there, how it stands.
-        self._ts, self._number, self._slot, self._next, self._state = (np.empty(16, np.int64) for _ in range(5))
-        # By substream: its first and last element in the log, and the first that waits.
-        self._lists = np.full((3, 16), -1, np.int64)
-        #: Where the log begins that waits, that is not too old, that does not wait in vain.
-        self._places = np.zeros(3, np.int64)
+        self._log = np.empty(16, LOGGED)
+        self._lists = np.repeat(_NO_LIST, 16)
+        self._marks["waiting"] = self._marks["young"] = self._marks["unsure"] = 0
 
     def follow(self, columns: Sequence[pa.Array], instants: Instants) -> tuple[Elements | None, Bools]:
         """Add the window's new elements, in order of arrival, with all instants since the last call. Return the
@@ -94,47 +124,21 @@ class JumpingWindowBuffer(Synopsis):
         new = int(np.count_nonzero(instants.rows >= 0))
         slots = self._slots_of(columns, new)
         self._reserve(self._size + new)
-        start, end, taken = np.empty(new, np.int64), np.full(new, END), np.empty(new, np.int64)
-        base = self._size
-        old, ended = np.empty(2 * base, np.int64), np.empty(2 * base, np.int64)
+        lives, base = np.empty(new, NEW), self._size
+        lives["end"] = END
+        changes = np.empty(2 * base, CHANGE)
         evaluated = np.zeros(len(instants), np.bool_)
         # An evaluation moves the marks of what has waited for it too.
-        waiting = self._slot[self._places[0] : base].copy()
-        size, out = run(
-            numbers,
-            instants.ticks,
-            instants.rows,
-            instants.boundary,
-            slots,
-            -1 if shape.rows is None else shape.rows,
-            -1 if shape.length is None else shape.length,
-            shape.every or 0,
-            shape.alone,
-            shape.slide or 0,
-            shape.align,
-            bool(shape.key),
-            base,
-            self._ts,
-            self._number,
-            self._slot,
-            self._next,
-            self._state,
-            self._lists,
-            self._substreams.integers,
-            self._marks,
-            self._places,
-            start,
-            end,
-            taken,
-            old,
-            ended,
-            evaluated,
-        )
+        waiting = self._log["slot"][self._marks["waiting"][0] : base].copy()
+        counts = self._substreams.integers
+        window = WindowState(self._log, self._lists, counts, self._marks, self._shape, lives, changes, base)
+        size, out = run(window, numbers, instants.ticks, instants.rows, instants.boundary, slots, evaluated)
         self._size = int(size)
         self._substreams.touch(slots)
         self._substreams.touch(waiting)
-        parts = self._changes(columns, base, start, end, taken, old[:out], ended[:out])
-        self._store(columns, base, taken)
+        lives = lives[: self._size - base]
+        parts = self._changes(columns, lives, changes[:out])
+        self._store(columns, base, np.ascontiguousarray(lives["taken"]))
         return (concat(parts) if parts else None), evaluated
 
     def _awake(self) -> None:
@@ -142,34 +146,24 @@ class JumpingWindowBuffer(Synopsis):
             self._unread = False
             self._read()
 
-    def _changes(
-        self,
-        columns: Sequence[pa.Array],
-        base: int,
-        start: Int64s,
-        end: Int64s,
-        taken: Int64s,
-        old: Int64s,
-        ended: Int64s,
-    ) -> list[Elements]:
+    def _changes(self, columns: Sequence[pa.Array], lives: Records, changes: Records) -> list[Elements]:
         """Return insertions, of new elements and of those that were waiting, and negative tuples of earlier ones."""
         parts = []
-        fresh = np.flatnonzero(start[: self._size - base] > 0)
+        fresh = np.flatnonzero(lives["start"] > 0)
         if len(fresh):
-            chosen = pa.array(taken[fresh])
-            parts.append(Elements(tuple(c.take(chosen) for c in columns), start[fresh], end[fresh]))
+            taken, start, end = (lives[name][fresh] for name in ("taken", "start", "end"))
+            parts.append(Elements(tuple(c.take(pa.array(taken)) for c in columns), start, end))
         for sign in (1, -1):
-            mine = np.flatnonzero((ended > 0) == (sign > 0))
+            mine = np.flatnonzero((changes["at"] > 0) == (sign > 0))
             if len(mine):
-                ticks = np.abs(ended[mine])
-                held = self._take(old[mine])
+                held, ticks = self._take(changes["row"][mine]), np.abs(changes["at"][mine])
                 parts.append(Elements(held, ticks, np.full(len(mine), END), np.full(len(mine), sign, np.int64)))
         return parts
 
     def oldest_waiting(self) -> tuple[pa.Scalar, ...] | None:
         """Return the first element that waits for the evaluation at which it enters, or None."""
         self._awake()
-        waiting = np.flatnonzero(self._state[: self._size] == WAITING)[:1]
+        waiting = np.flatnonzero(self._log["state"][: self._size] == WAITING)[:1]
         return tuple(column[0] for column in self._take(waiting)) if len(waiting) else None
 
     # -- the log -----------------------------------------------------------------------------------------------
@@ -177,7 +171,8 @@ class JumpingWindowBuffer(Synopsis):
     def _store(self, columns: Sequence[pa.Array], base: int, taken: Int64s) -> None:
         """Write the new elements, in the log from `base` on, into a chunk; rewrite the log when most of it is
         dropped."""
-        state = self._state[: self._size]
+        log = self._log[: self._size]
+        state = log["state"]
         self._gone = int(np.count_nonzero(state == GONE))
         fresh = self._size - base
         compact = self._gone > _FEWEST_DEAD and 2 * self._gone > self._size
@@ -186,15 +181,15 @@ class JumpingWindowBuffer(Synopsis):
             old, new = alive[alive < base], alive[alive >= base] - base
             chosen = pa.array(taken[new])
             kept = [concat_arrays([a, c.take(chosen)]) for a, c in zip(self._take(old), columns, strict=True)]
-            whole = self._batch(kept, self._ts[alive], self._number[alive])
+            whole = self._batch(kept, log["ts"][alive], log["number"][alive])
             self._restart([whole.slice(low, chunk_log.LARGEST) for low in range(0, len(alive), chunk_log.LARGEST)])
         elif fresh:
-            chosen = pa.array(taken[:fresh])
-            rows = slice(base, self._size)
-            self._add(self._batch([c.take(chosen) for c in columns], self._ts[rows], self._number[rows]))
+            chosen = pa.array(taken)
+            added = log[base:]
+            self._add(self._batch([c.take(chosen) for c in columns], added["ts"], added["number"]))
 
     def _batch(self, columns: Sequence[pa.Array], ts: Int64s, number: Int64s) -> pa.RecordBatch:
-        return unnamed([pa.array(ts), pa.array(number), *columns])
+        return unnamed([*(pa.array(np.ascontiguousarray(lane)) for lane in (ts, number)), *columns])
 
     def _add(self, batch: pa.RecordBatch) -> None:
         self._next_id = chunk_log.append(self._chunks, batch, self._next_id)
@@ -222,22 +217,24 @@ class JumpingWindowBuffer(Synopsis):
             low, self._size = self._size, self._size + batch.num_rows
             slots = self._slots_of(batch.columns[2:], batch.num_rows)
             self._reserve(self._size)
-            self._ts[low : self._size], self._number[low : self._size] = (int64s(batch.column(i)) for i in range(2))
-            self._slot[low : self._size] = slots
-        self._state[: self._size] = self._standing()
-        self._gone = int(np.count_nonzero(self._state[: self._size] == GONE))
-        link(self._slot, self._next, self._state, self._lists, self._places, self._size)
+            rows = self._log[low : self._size]
+            rows["ts"], rows["number"] = (int64s(batch.column(i)) for i in range(2))
+            rows["slot"] = slots
+        state = self._log["state"][: self._size]
+        state[:] = self._standing()
+        self._gone = int(np.count_nonzero(state == GONE))
+        link(self._log, self._lists, self._marks, self._size)
 
     def _standing(self) -> Int64s:
         """Return which elements of the log are waiting, in the window, and dropped."""
         shape, size = self.shape, self._size
-        ts, number, slot = self._ts[:size], self._number[:size], self._slot[:size]
+        ts, number, slot = (self._log[name][:size] for name in ("ts", "number", "slot"))
         count, seen, seen_ts = (self._substreams.integers[lane, slot] for lane in (COUNT, SEEN, SEEN_TS))
-        last = np.full(size, self._marks[2])
+        last = np.full(size, self._marks["last_instant"][0])
         if shape.immediate:
             seen, seen_ts = count, last
         elif not shape.alone:
-            seen_ts = np.full(size, self._marks[1])
+            seen_ts = np.full(size, self._marks["last_evaluation"][0])
         waits = number > seen
         reached, tick = np.where(waits, count, seen), np.where(waits, last, seen_ts)
         alive = np.ones(size, np.bool_) if not shape.unbounded else waits
@@ -248,12 +245,9 @@ class JumpingWindowBuffer(Synopsis):
         return np.where(alive, np.where(waits, WAITING, HELD), GONE)
 
     def _reserve(self, size: int) -> None:
-        have = len(self._ts)
+        have = len(self._log)
         if size > have:
-            more = np.empty(max(size, 2 * have) - have, np.int64)
-            self._ts, self._number, self._slot, self._next, self._state = (
-                np.concatenate([a, more]) for a in (self._ts, self._number, self._slot, self._next, self._state)
-            )
+            self._log = longer(self._log, max(size, 2 * have))
 
     def _slots_of(self, columns: Sequence[pa.Array], length: int) -> Int64s:
         """Return the substream of each element; new ones get one."""
@@ -261,10 +255,10 @@ class JumpingWindowBuffer(Synopsis):
             return np.empty(0, np.int64)
         first, second = fingerprints([columns[i] for i in self.shape.key], length)
         slots = self._substreams.slots(first, second)
-        have = self._lists.shape[1]
+        have = len(self._lists)
         if self._substreams.count > have:
-            more = np.full((3, max(self._substreams.count, 2 * have) - have), -1, np.int64)
-            self._lists = np.concatenate([self._lists, more], axis=1)
+            more = np.repeat(_NO_LIST, max(self._substreams.count, 2 * have) - have)
+            self._lists = joined([self._lists, more])
         return slots
 
     # -- durability --------------------------------------------------------------------------------------------
@@ -279,7 +273,7 @@ class JumpingWindowBuffer(Synopsis):
         return 40 * self._size + self._lists.nbytes + int(sum(batch.nbytes for batch in self._chunks.values()))
 
     def snapshot(self) -> tuple[Document, Chunks]:
-        marks = [int(mark) for mark in self._marks]
+        marks = [int(self._marks[name][0]) for name in _SAVED]
         return {"next": self._next_id, "chunks": list(self._chunks), "marks": marks}, dict(self._chunks)
 
     def restore(self, manifest: Document, chunks: Chunks) -> None:
@@ -287,5 +281,6 @@ class JumpingWindowBuffer(Synopsis):
         needed."""
         self._next_id = integer(manifest, "next")
         self._chunks = {i: chunks[i] for i in integers(manifest, "chunks")}
-        self._marks = np.array(integers(manifest, "marks"), np.int64)
+        for name, mark in zip(_SAVED, integers(manifest, "marks"), strict=True):
+            self._marks[name] = mark
         self._unread = True

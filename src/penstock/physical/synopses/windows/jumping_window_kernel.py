@@ -1,95 +1,112 @@
 """The compiled loop over instants of `jumping_window.py`: one pass over the instants of a round, a few steps per
 element.
 
-An element of the log waits for the evaluation at which it enters, is in the window, or is dropped. `lists` has, by
-substream, the first element in the log, the last, and the first that may be waiting; `places` the positions in the log
-of the first waiting element, the first that is not too old, and the first waiting one that may be too old.
+An element of the log waits for the evaluation at which it enters, is in the window, or is dropped.
 """
 
 from __future__ import annotations
 
-from penstock.compilation import loop
+from typing import NamedTuple
+
+from penstock.arrays import Bools, Int64s, Records, record_of
 from penstock.physical.kernels.compiling import compiled
 
 WAITING, HELD, GONE = 0, 1, 2
-_HEAD, _TAIL, _FRESH = 0, 1, 2
-_COUNT, _SEEN, _SEEN_TS = 0, 1, 2
+
+#: An element of the log. number: in its substream, `slot`; following: the element behind it there; state: WAITING..
+LOGGED = record_of("ts", "number", "slot", "following", "state")
+#: By substream, elements of the log: the first, the last, and the first that may be waiting.
+LIST = record_of("head", "tail", "fresh")
+#: Lanes of a substream: elements counted, counted at the last evaluation, its timestamp.
+COUNT, SEEN, SEEN_TS = range(3)
+#: Single numbers.
+MARKS = record_of(
+    "counted",  # elements in all
+    "last_evaluation",  # its tick
+    "last_instant",
+    # Positions in the log: of the first waiting element, of the first that is not too old, and of the first waiting one
+    # that may be too old.
+    "waiting",
+    "young",
+    "unsure",
+)
+#: most, length: of the window, -1 for no limit; every, slide: 0 for none.
+SHAPE = record_of("most", "length", "every", "alone", "slide", "align", "keyed")
+#: A new element of the log: which of the given ones it is, and its life. start: 0 where it has not come in yet.
+NEW = record_of("taken", "start", "end")
+#: An element from before that comes in at the instant `at`, or goes at minus that.
+CHANGE = record_of("row", "at")
 
 
-@loop
-def _append(row, slot, following, lists):  # type: ignore[no-untyped-def]
-    following[row] = -1
-    if lists[_HEAD, slot] < 0:
-        lists[_HEAD, slot] = row
-    if lists[_TAIL, slot] >= 0:
-        following[lists[_TAIL, slot]] = row
-    lists[_TAIL, slot] = row
-    if lists[_FRESH, slot] < 0:
-        lists[_FRESH, slot] = row
+class WindowState(NamedTuple):
+    """What the loop reads and changes. counts: by (lane, substream); marks, shape: one record each; elements of the log
+    from `base` on are `new`."""
+
+    log: Records
+    lists: Records
+    counts: Int64s
+    marks: Records
+    shape: Records
+    new: Records
+    changes: Records
+    base: int
 
 
-@loop
-def link(slots, following, state, lists, places, size):  # type: ignore[no-untyped-def]
-    """Rebuild the lists over a log whose elements are in the states `state`."""
-    lists[:] = -1
+@compiled(counted=False)
+def _append(log: Records, lists: Records, row: int, slot: int) -> None:
+    log[row].following = -1
+    if lists[slot].head < 0:
+        lists[slot].head = row
+    if lists[slot].tail >= 0:
+        log[lists[slot].tail].following = row
+    lists[slot].tail = row
+    if lists[slot].fresh < 0:
+        lists[slot].fresh = row
+
+
+@compiled(counted=False)
+def link(log: Records, lists: Records, marks: Records, size: int) -> None:
+    """Rebuild the lists over a log by the states of its elements."""
+    for slot in range(lists.shape[0]):
+        lists[slot].head = lists[slot].tail = lists[slot].fresh = -1
     fresh = size
     for row in range(size):
-        if state[row] == GONE:
+        if log[row].state == GONE:
             continue
-        slot = slots[row]
-        following[row] = -1
-        if lists[_HEAD, slot] < 0:
-            lists[_HEAD, slot] = row
+        slot = log[row].slot
+        log[row].following = -1
+        if lists[slot].head < 0:
+            lists[slot].head = row
         else:
-            following[lists[_TAIL, slot]] = row
-        lists[_TAIL, slot] = row
-        if state[row] == WAITING:
-            if lists[_FRESH, slot] < 0:
-                lists[_FRESH, slot] = row
+            log[lists[slot].tail].following = row
+        lists[slot].tail = row
+        if log[row].state == WAITING:
+            if lists[slot].fresh < 0:
+                lists[slot].fresh = row
             fresh = min(fresh, row)
-    places[0] = fresh
-    places[1] = 0
-    places[2] = 0
+    marks[0].waiting, marks[0].young, marks[0].unsure = fresh, 0, 0
 
 
-@loop
-def run(  # type: ignore[no-untyped-def]
-    numbers,
-    ticks,
-    rows,
-    boundary,
-    slots,
-    most,
-    length,
-    every,
-    alone,
-    slide,
-    align,
-    keyed,
-    base,
-    l_ts,
-    l_number,
-    l_slot,
-    following,
-    state,
-    lists,
-    counts,
-    marks,
-    places,
-    start,
-    end,
-    taken,
-    old,
-    ended,
-    evaluations,
-):
-    """Feed the instants. most, length: of the window, -1 for no limit; every, slide: 0 for none. Elements of the log
-    from `base` on are new: `taken` has which of the new ones each is, `start` and `end` their lives (start 0: not
-    come in yet). evaluations: whether each instant is one. `old`, `ended`: elements from before that come in (the
-    instant) or go (minus the instant). Return (size of the log, number of those)."""
+@compiled(counted=False)
+def run(
+    window: WindowState,
+    numbers: Int64s,
+    ticks: Int64s,
+    rows: Int64s,
+    boundary: Bools,
+    slots: Int64s,
+    evaluations: Bools,
+) -> tuple[int, int]:
+    """Feed the instants. evaluations: whether each instant is one. Return (size of the log, number of changes)."""
+    log, lists, counts = window.log, window.lists, window.counts
+    new, changes, base = window.new, window.changes, window.base
+    marks, shape = window.marks[0], window.shape[0]
+    most, length, every, slide, align = shape.most, shape.length, shape.every, shape.slide, shape.align
+    alone, keyed = shape.alone != 0, shape.keyed != 0
     size = base
     out = 0
     immediate = every == 0 and slide == 0
+    entered = GONE if most < 0 and length < 0 else HELD
     for i in range(numbers.shape[0]):
         instant = numbers[i]
         tick = ticks[i]
@@ -98,10 +115,10 @@ def run(  # type: ignore[no-untyped-def]
         slot = -1
         if own >= 0:
             slot = slots[own]
-            marks[0] += 1
-            counts[_COUNT, slot] += 1
-            number = counts[_COUNT, slot]
-            counted = number if alone else marks[0]
+            marks.counted += 1
+            counts[COUNT, slot] += 1
+            number = counts[COUNT, slot]
+            counted = number if alone else marks.counted
             if every > 0:
                 evaluated = counted % every == 0
             needed = True
@@ -110,112 +127,111 @@ def run(  # type: ignore[no-untyped-def]
             elif most < 0 and length >= 0 and slide > 0:
                 needed = align - (align - tick) // slide * slide < tick + length
             if needed:
-                l_ts[size] = tick
-                l_number[size] = number
-                l_slot[size] = slot
-                state[size] = WAITING
-                taken[size - base] = own
-                start[size - base] = 0
-                _append(size, slot, following, lists)
+                log[size].ts, log[size].number, log[size].slot, log[size].state = tick, number, slot, WAITING
+                new[size - base].taken, new[size - base].start = own, 0
+                _append(log, lists, size, slot)
                 size += 1
             if most >= 0 and not alone:
                 # An element that is pushed out while it waits never enters the window.
-                row = lists[_FRESH, slot]
-                while row >= 0 and (state[row] != WAITING or l_number[row] <= number - most):
-                    if state[row] == WAITING:
-                        state[row] = GONE
-                    row = following[row]
-                lists[_FRESH, slot] = row
+                row = lists[slot].fresh
+                while row >= 0 and (log[row].state != WAITING or log[row].number <= number - most):
+                    if log[row].state == WAITING:
+                        log[row].state = GONE
+                    row = log[row].following
+                lists[slot].fresh = row
         if slide > 0:
             evaluated = boundary[i]
         if length >= 0:
-            while places[2] < size and l_ts[places[2]] + length <= tick:
-                if state[places[2]] == WAITING:
-                    state[places[2]] = GONE
-                places[2] += 1
-        marks[2] = tick
+            while marks.unsure < size and log[marks.unsure].ts + length <= tick:
+                if log[marks.unsure].state == WAITING:
+                    log[marks.unsure].state = GONE
+                marks.unsure += 1
+        marks.last_instant = tick
         # Without FREQUENCY the window is evaluated at every arrival on its own stream; changes of other streams are
         # emitted by the operators above.
         evaluations[i] = own >= 0 if immediate else evaluated
         if not evaluated:
             continue
         if alone:
-            row = lists[_HEAD, slot]
-            limit = counts[_COUNT, slot] - most
-            while row >= 0 and state[row] != WAITING:
-                if state[row] == HELD:
-                    if not ((most >= 0 and l_number[row] <= limit) or (length >= 0 and l_ts[row] + length <= tick)):
+            row = lists[slot].head
+            limit = counts[COUNT, slot] - most
+            while row >= 0 and log[row].state != WAITING:
+                if log[row].state == HELD:
+                    if not ((most >= 0 and log[row].number <= limit) or (length >= 0 and log[row].ts + length <= tick)):
                         break
-                    out = _go(row, instant, base, state, end, old, ended, out)
-                row = following[row]
-            lists[_HEAD, slot] = row
-            row = lists[_FRESH, slot]
+                    out = _go(log, new, changes, base, row, instant, out)
+                row = log[row].following
+            lists[slot].head = row
+            row = lists[slot].fresh
             while row >= 0:
-                if state[row] == WAITING:
-                    out = _come(row, instant, base, most, length, state, start, old, ended, out)
-                row = following[row]
-            lists[_FRESH, slot] = -1
-            counts[_SEEN, slot] = counts[_COUNT, slot]
-            counts[_SEEN_TS, slot] = tick
+                if log[row].state == WAITING:
+                    out = _come(log, new, changes, base, row, instant, entered, out)
+                row = log[row].following
+            lists[slot].fresh = -1
+            counts[SEEN, slot] = counts[COUNT, slot]
+            counts[SEEN_TS, slot] = tick
             continue
-        if most >= 0 and not keyed and not immediate and marks[0] > 0:
+        if most >= 0 and not keyed and not immediate and marks.counted > 0:
             # Elements that no evaluation reads increase the count of the one substream too, which has number 0.
-            out = _push_out(0, instant, base, most, l_number, following, state, lists, counts, end, old, ended, out)
-            counts[_SEEN, 0] = counts[_COUNT, 0]
-        for row in range(places[0], size):
-            own_slot = l_slot[row]
-            if state[row] == WAITING:
-                out = _come(row, instant, base, most, length, state, start, old, ended, out)
-            lists[_FRESH, own_slot] = -1
-            counts[_SEEN, own_slot] = counts[_COUNT, own_slot]
+            out = _push_out(log, lists, new, changes, base, 0, counts[COUNT, 0] - most, instant, out)
+            counts[SEEN, 0] = counts[COUNT, 0]
+        for row in range(marks.waiting, size):
+            own_slot = log[row].slot
+            if log[row].state == WAITING:
+                out = _come(log, new, changes, base, row, instant, entered, out)
+            lists[own_slot].fresh = -1
+            counts[SEEN, own_slot] = counts[COUNT, own_slot]
             if most >= 0:
-                out = _push_out(
-                    own_slot, instant, base, most, l_number, following, state, lists, counts, end, old, ended, out
-                )
-        places[0] = size
+                limit = counts[COUNT, own_slot] - most
+                out = _push_out(log, lists, new, changes, base, own_slot, limit, instant, out)
+        marks.waiting = size
         if length >= 0:
-            while places[1] < size and l_ts[places[1]] + length <= tick:
-                if state[places[1]] == HELD:
-                    out = _go(places[1], instant, base, state, end, old, ended, out)
-                places[1] += 1
-        marks[1] = tick
+            while marks.young < size and log[marks.young].ts + length <= tick:
+                if log[marks.young].state == HELD:
+                    out = _go(log, new, changes, base, marks.young, instant, out)
+                marks.young += 1
+        marks.last_evaluation = tick
     return size, out
 
 
-@compiled()
-def _push_out(  # type: ignore[no-untyped-def]
-    slot, instant, base, most, l_number, following, state, lists, counts, end, old, ended, out
-):
-    """End the elements of a substream that its newest elements have pushed out of the window."""
-    row = lists[_HEAD, slot]
-    limit = counts[_COUNT, slot] - most
-    while row >= 0 and (state[row] == GONE or (state[row] == HELD and l_number[row] <= limit)):
-        if state[row] == HELD:
-            out = _go(row, instant, base, state, end, old, ended, out)
-        row = following[row]
-    lists[_HEAD, slot] = row
+@compiled(counted=False)
+def _push_out(
+    log: Records,
+    lists: Records,
+    new: Records,
+    changes: Records,
+    base: int,
+    slot: int,
+    limit: int,
+    instant: int,
+    out: int,
+) -> int:
+    """End the elements of a substream that its newest elements have pushed out of the window, whose number is up to
+    `limit`."""
+    row = lists[slot].head
+    while row >= 0 and (log[row].state == GONE or (log[row].state == HELD and log[row].number <= limit)):
+        if log[row].state == HELD:
+            out = _go(log, new, changes, base, row, instant, out)
+        row = log[row].following
+    lists[slot].head = row
     return out
 
 
-@compiled()
-def _come(row, instant, base, most, length, state, start, old, ended, out):  # type: ignore[no-untyped-def]
-    state[row] = GONE if most < 0 and length < 0 else HELD
+@compiled(counted=False)
+def _come(log: Records, new: Records, changes: Records, base: int, row: int, instant: int, state: int, out: int) -> int:
+    log[row].state = state
     if row >= base:
-        start[row - base] = instant
-    else:
-        old[out] = row
-        ended[out] = instant
-        out += 1
-    return out
+        new[row - base].start = instant
+        return out
+    changes[out].row, changes[out].at = row, instant
+    return out + 1
 
 
-@compiled()
-def _go(row, instant, base, state, end, old, ended, out):  # type: ignore[no-untyped-def]
-    state[row] = GONE
+@compiled(counted=False)
+def _go(log: Records, new: Records, changes: Records, base: int, row: int, instant: int, out: int) -> int:
+    log[row].state = GONE
     if row >= base:
-        end[row - base] = instant
-    else:
-        old[out] = row
-        ended[out] = -instant
-        out += 1
-    return out
+        new[row - base].end = instant
+        return out
+    changes[out].row, changes[out].at = row, -instant
+    return out + 1

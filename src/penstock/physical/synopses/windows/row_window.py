@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import Int32s
 from penstock.compilation import loop
 from penstock.physical.elements import Bools, Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_uint64
@@ -34,7 +35,18 @@ _FEWEST_DEAD = 1 << 12
 
 
 @loop
-def _append(slots, numbers, counts, step, low, high, following, head, tail, pending):  # type: ignore[no-untyped-def]
+def _append(
+    slots: Int32s,
+    numbers: Int64s,
+    counts: Int64s,
+    step: int,
+    low: int,
+    high: int,
+    following: Int32s,
+    head: Int64s,
+    tail: Int64s,
+    pending: Int64s,
+) -> None:
     """Put the rows low..high-1 of the log at the ends of their partitions' lists. `pending` is the oldest row of a
     partition that has not come in yet."""
     for row in range(low, high):
@@ -50,7 +62,7 @@ def _append(slots, numbers, counts, step, low, high, following, head, tail, pend
 
 
 @loop
-def _advance(slots, limits, numbers, following, first, found):  # type: ignore[no-untyped-def]
+def _advance(slots: Int64s, limits: Int64s, numbers: Int64s, following: Int32s, first: Int64s, found: Int64s) -> int:
     """Move `first` of each of `slots` behind the rows whose number is at most the slot's limit. Return how many rows
     are `found` that way."""
     count = 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.arrays import UInt64s
 from penstock.physical.kernels.compiling import compiled
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _HALF = np.uint64(32)
 
 
 @compiled(reads="words", beside=True)
-def _evaluated(words, state):  # type: ignore[no-untyped-def]
+def _evaluated(words: UInt64s, state: np.uint64) -> np.uint64:
     """Continue the polynomial with `words`, eight at once: each step waits for the result of the one before."""
     whole = words.shape[0] - words.shape[0] % 8
     for i in range(0, whole, 8):

@@ -222,7 +222,7 @@ def _kill_unused() -> None:
         # Threads connected to the JVM would report its end: the one that waits for its answer in the log, the server of
         # its accumulators with a traceback.
         logging.disable()
-        socketserver.BaseServer.handle_error = _ignore_error  # type: ignore[assignment,method-assign]
+        socketserver.BaseServer.handle_error = _ignore_error  # type: ignore[assignment,method-assign]  # also of servers that are made already
         for daemon in _DAEMONS:
             daemon.kill()
     while _UNUSED:

@@ -268,7 +268,7 @@ def _murmur3(value: int, seed: int = 42) -> int:
     return state - 2**32 if state >= 2**31 else state
 
 
-def first_line(error: Any) -> str:
+def first_line(error: object) -> str:
     """Return the message of an error in one line; for a Java error, Java's message."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):

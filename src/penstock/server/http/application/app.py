@@ -66,7 +66,7 @@ def create_app(door: HttpDoor) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _of_the_framework)
     app.add_exception_handler(Exception, _failed)
-    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # as FastAPI documents it
     return Gate(app, door)
 
 

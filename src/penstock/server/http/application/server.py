@@ -61,7 +61,7 @@ class _Connection(H11Protocol):
         self.app = _too_many if self._is_full else self._usual
         super().handle_events()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a server has transports that write
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_UNSENT)
         #: Since when the client owes bytes, None where it does not; and how many have come since.

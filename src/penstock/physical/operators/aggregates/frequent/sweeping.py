@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.arrays import Bools, Int64s
 from penstock.physical.kernels.compiled import with_room
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.wide import is_greater, normal, share_of
@@ -25,7 +26,7 @@ BY_NUMBER, BY_SHARE = 1, 2
 
 
 @compiled(reads="item per")
-def _measure(item, per, rule, possibly, first, second, out):  # type: ignore[no-untyped-def]
+def _measure(item: Int64s, per: Int64s, rule: int, possibly: bool, first: int, second: int, out: Int64s) -> bool:
     """Fill the measures of an item; return whether it is frequent. first, second: the pair of a number, or numerator
     and denominator."""
     out[0], out[1] = item[RECORDED], item[RECORDED + 1]
@@ -40,12 +41,14 @@ def _measure(item, per, rule, possibly, first, second, out):  # type: ignore[no-
     elif rule == BY_SHARE:
         high, low = share_of(per[TOTAL], per[TOTAL + 1], first, second)
     if possibly:
-        return is_greater(out[2], out[3], high, low)
-    return is_greater(out[0], out[1], high, low)
+        return bool(is_greater(out[2], out[3], high, low))
+    return bool(is_greater(out[0], out[1], high, low))
 
 
 @compiled(reads="items pers per_of")
-def measures(items, pers, per_of, count, rule, possibly, first, second):  # type: ignore[no-untyped-def]
+def measures(
+    items: Int64s, pers: Int64s, per_of: Int64s, count: int, rule: int, possibly: bool, first: int, second: int
+) -> tuple[Int64s, Bools]:
     """Return the measures of the items in slots below `count`, by (slot, lane), and which of them are frequent."""
     shown = np.empty((count, MEASURE_LANES), np.int64)
     live = np.empty(count, np.bool_)
@@ -55,7 +58,7 @@ def measures(items, pers, per_of, count, rule, possibly, first, second):  # type
 
 
 @nb.njit
-def _differs(one, other, emitted):  # type: ignore[no-untyped-def]
+def _differs(one: Int64s, other: Int64s, emitted: Bools) -> bool:
     for m in range(emitted.shape[0]):
         if emitted[m] and normal(one[2 * m], one[2 * m + 1]) != normal(other[2 * m], other[2 * m + 1]):
             return True
@@ -63,24 +66,24 @@ def _differs(one, other, emitted):  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="slots pers_of_events times signs lanes order per_of emitted")
-def sweep(  # type: ignore[no-untyped-def]
-    slots,
-    pers_of_events,
-    times,
-    signs,
-    lanes,
-    order,
-    per_of,
-    emitted,
-    items,
-    pers,
-    shown,
-    live,
-    rule,
-    possibly,
-    first,
-    second,
-):
+def sweep(
+    slots: Int64s,
+    pers_of_events: Int64s,
+    times: Int64s,
+    signs: Int64s,
+    lanes: Int64s,
+    order: Int64s,
+    per_of: Int64s,
+    emitted: Bools,
+    items: Int64s,
+    pers: Int64s,
+    shown: Int64s,
+    live: Bools,
+    rule: int,
+    possibly: bool,
+    first: int,
+    second: int,
+) -> Int64s:
     """Apply events in `order`, which is by time, to items and pers, by (slot, lane). shown, live: the measures before,
     which become those after. emitted: which measures are emitted. Return rows (slot, time, live, measures...), one
     for every change of an item, by lane."""

@@ -72,9 +72,18 @@ def _all_lanes(plan: AggregateLayout, floats: Float64s) -> Float64s:
 
 
 @compiled(reads="slots times rows factors factor_of order integers", counted=False)
-def sweep_integers(  # type: ignore[no-untyped-def]
-    slots, times, rows, factors, factor_of, order, integers, state_integers, out_integers, out_event
-):
+def sweep_integers(
+    slots: Int64s,
+    times: Int64s,
+    rows: Int64s,
+    factors: Int64s,
+    factor_of: Int64s,
+    order: Int64s,
+    integers: Int64s,
+    state_integers: Int64s,
+    out_integers: Int64s,
+    out_event: Int64s,
+) -> int:
     """Do the same as `sweep` where no aggregate has sums of doubles, whose loops take a second to compile."""
     n = order.shape[0]
     width = integers.shape[1]
@@ -97,22 +106,22 @@ def sweep_integers(  # type: ignore[no-untyped-def]
 
 
 @compiled(reads="slots times rows factors factor_of order integers floats sums", counted=False)
-def sweep(  # type: ignore[no-untyped-def]
-    slots,
-    times,
-    rows,
-    factors,
-    factor_of,
-    order,
-    integers,
-    floats,
-    state_integers,
-    state_floats,
-    sums,
-    out_integers,
-    out_floats,
-    out_event,
-):
+def sweep(
+    slots: Int64s,
+    times: Int64s,
+    rows: Int64s,
+    factors: Int64s,
+    factor_of: Int64s,
+    order: Int64s,
+    integers: Int64s,
+    floats: Float64s,
+    state_integers: Int64s,
+    state_floats: Float64s,
+    sums: Int64s,
+    out_integers: Int64s,
+    out_floats: Float64s,
+    out_event: Int64s,
+) -> int:
     """Apply events, sorted by (slot, time), to the state, by (slot, lane); one output per (slot, time). Event e
     adds the lanes of row rows[e], integer lane l times factors[e, factor_of[l]]. sums: as
     `AggregateLayout.double_sums`; the lane that counts the terms of a sum has its factor, and where it is 0 the sum is
