@@ -16,7 +16,7 @@ from penstock.physical.plan.spec import Spec
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "penstock"
 
 #: The registries of a phase, in which every operator has an entry of its own: a folder each.
-REGISTRIES = ("physical/planning/lowering/", "testing/definitions/", "language/binder/")
+REGISTRIES = ("physical/planning/lowering/", "testing/definitions/", "testing/promises/", "language/binder/")
 
 
 def classes(base: type) -> Iterator[type]:

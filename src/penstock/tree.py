@@ -25,7 +25,7 @@ class Deriving:
     """
 
     @cached_property
-    def derivations(self) -> dict[object, Any]:
+    def derivations(self) -> dict[object, object]:
         """Return the results by their functions."""
         return {}
 

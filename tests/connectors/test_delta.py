@@ -384,7 +384,7 @@ def test_what_is_there_is_not_overwritten_unasked(tmp_path: Path, table: Path) -
     fresh = sink(path, CHANGES)
     fresh.open(resume=False, overwrite=True)
     assert stored(path) == []
-    with pytest.raises(PenstockError, match="no longer") as caught:
+    with pytest.raises(PenstockError, match="is not the table that this run writes") as caught:
         target.write(1, changes((1, "+", 1, 1)))
     assert caught.value.code == "P0502"
     with pytest.raises(PenstockError, match="did not write") as caught:
@@ -437,11 +437,11 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 def test_the_table_of_another_run_is_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "out"
     target = sink(path, CHANGES)
-    with pytest.raises(PenstockError, match="not, or is no longer") as caught:
+    with pytest.raises(PenstockError, match="is not the table that this run writes") as caught:
         target.open(resume=True, overwrite=False)
     assert caught.value.code == "P0502"
     put(path, (1, 1, "a"), commit_properties=CommitProperties(app_transactions=[Transaction("other", 3)]))
-    with pytest.raises(PenstockError, match="not, or is no longer"):
+    with pytest.raises(PenstockError, match="is not the table that this run writes"):
         target.open(resume=True, overwrite=False)
 
 

@@ -346,3 +346,19 @@ def test_transactions_from_several_sides(tmp_path: Path) -> None:
         assert all(one is not None and one.state is not CommandState.FAILED for one in states), states
         (last,) = [script for script in scripts if applied(system, script, dry=True) == []]
         assert applied(system, last) == []
+
+
+def test_other_promises_are_a_difference(tmp_path: Path) -> None:
+    lone = "CREATE STREAM T (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND"
+    with server(tmp_path) as system:
+        applied(system, f"{BASE}{lone}")
+        promised = f"{BASE}{lone} CLUSTERED BY (k)"
+        assert [one.partition(" TIMESTAMP")[0] for one in applied(system, promised)] == [
+            "CREATE OR REPLACE STREAM T (ts INT, k INT) FROM MEMORY ()"
+        ]
+        assert applied(system, promised) == []
+        with pytest.raises(ScriptErrors, match="S is used by big, so it cannot make other promises"):
+            system.control.apply(promised.replace("RETAIN 1000 SECONDS", "RETAIN 1000 SECONDS CLUSTERED BY (k)"))
+    with server(tmp_path) as system:
+        (promise,) = system.control.catalog.sources["t"].promises
+        assert promise.name == "k_clustered"

@@ -39,6 +39,7 @@ CASES = (
     "joins/many_updates", "joins/null_keys", "joins/null_safe_keys",
     "joins/static_relation", "joins/updated_relation", "nested/aggregate_of_aggregate", "nested/join_of_aggregates",
     "nested/view_stream", "order/first_rows", "order/of_updates", "relations/nonretroactive_rows",
+    "promises/children_meet_parents_at_once",
     "relations/primary_key_operations", "relations/primary_key_replaces", "relations/unmatched_deletion",
     "sets/except_all", "sets/intersect", "sets/of_groups", "streams/restore", "streams/restore_came_back",
     "streams/rstream_join_updates", "subqueries/rows_not_in_nulls",

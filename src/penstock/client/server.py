@@ -567,7 +567,7 @@ class RemoteStream:
     def __repr__(self) -> str:
         return f"RemoteStream({self.name!r})"
 
-    def insert(self, rows: Any, *, key: str | None = None) -> int:
+    def insert(self, rows: object, *, key: str | None = None) -> int:
         """Add rows; see `ServerClient.insert`."""
         return self._server.insert(self.name, rows, key=key)
 

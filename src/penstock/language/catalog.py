@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from penstock.algebra import Algebra, Source, SummaryDefinition
 from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Heartbeat
+from penstock.algebra.properties.promises import ForeignKey
 from penstock.errors import as_name
 from penstock.expressions.calls.user_functions import REGISTERED
 from penstock.expressions.user import UserAggregateCall, UserCall, UserDefined
@@ -239,6 +240,12 @@ class Catalog:
             if user in named and (key in read or (user in self.beside and key in self.beside[user].reads))
         ]
 
+    def resting_on(self, name: str) -> list[str]:
+        """Return what cannot be without `name`: what reads it, and the streams whose promises refer to it."""
+        key = name.lower()
+        referring = [s.name for child, s in self.sources.items() if child != key and key in _parents(s)]
+        return [*referring, *self.users_of(name)]
+
     def users_of_function(self, name: str) -> list[str]:
         """Return the views and queries that call the user-defined `name`, by their declared names."""
         roots = {**{v.name: v.root for v in self.views.values()}, **{q.name: q.root for q in self.queries.values()}}
@@ -285,6 +292,11 @@ class Catalog:
 
 def _less(table: Mapping[str, V], key: str) -> Mapping[str, V]:
     return {k: v for k, v in table.items() if k != key} if key in table else table
+
+
+def _parents(source: Source) -> set[str]:
+    """Return the streams that the references of a stream name, in lower case."""
+    return {promise.parent.lower() for promise in source.promises if isinstance(promise, ForeignKey)}
 
 
 def called_functions(root: Algebra) -> set[str]:

@@ -6,7 +6,8 @@ import enum
 from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.query import StartMode
-from penstock.language.queries import NOWHERE, Mark, Name
+from penstock.algebra.properties.promises import PromiseMode
+from penstock.language.queries import NOWHERE, Count, Duration, Mark, Name
 from penstock.language.text import TextSpan
 
 
@@ -54,4 +55,36 @@ class StartClause:
     mode: StartMode
     at: AsOf | None = None
     wait: Mark | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+class PromiseKind(enum.Enum):
+    """What a promise of a stream begins with."""
+
+    UNIQUE = "UNIQUE"
+    FOREIGN_KEY = "FOREIGN KEY"
+    CLUSTERED = "CLUSTERED BY"
+    ORDERED = "ORDERED BY"
+
+
+@dataclass(frozen=True)
+class PromiseClause:
+    """[CONSTRAINT name] promise [ASSERTED | CHECKED | OBSERVED] of a stream (docs/promises.md).
+
+    Args:
+        parent, parent_columns: of REFERENCES.
+        descending: DESC.
+        within: k of WITHIN, which may be negative; None without the clause.
+        mode: None where it is not written.
+        name: of CONSTRAINT.
+    """
+
+    kind: PromiseKind
+    columns: tuple[Name, ...]
+    parent: Name | None = None
+    parent_columns: tuple[Name, ...] = ()
+    descending: Mark | None = None
+    within: Count | Duration | None = None
+    mode: PromiseMode | None = None
+    name: Name | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.generators.spark import SparkGenerator
 
-from penstock.language.clauses import AsOf, Connector, StartClause, WrittenOption
+from penstock.language.clauses import AsOf, Connector, PromiseClause, StartClause, WrittenOption
 from penstock.language.dialect import Cql
 from penstock.language.limits import continues
 from penstock.language.queries import (
@@ -354,6 +354,18 @@ def connector_text(connector: Connector) -> str:
 
 def options_text(options: tuple[WrittenOption, ...]) -> str:
     return ", ".join(f"{_dotted(o.key)} {string_text(o.value)}" for o in options)
+
+
+def promise_text(clause: PromiseClause) -> str:
+    """Return the text of a promise of a stream; of REFERENCES behind a column that of FOREIGN KEY."""
+    name = f"CONSTRAINT {name_text(clause.name)} " if clause.name else ""
+    text = f"{name}{clause.kind.value}{columns_text(clause.columns)}"
+    if clause.parent is not None:
+        text += f" REFERENCES {name_text(clause.parent)}{columns_text(clause.parent_columns)}"
+    text += word_text(" DESC", clause.descending)
+    if clause.within is not None:
+        text += f" WITHIN {_length(clause.within, True)}"
+    return text + (f" {clause.mode.value}" if clause.mode else "")
 
 
 def setting_text(name: Name, value: str) -> str:

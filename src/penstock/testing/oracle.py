@@ -36,6 +36,7 @@ from penstock.algebra import (
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.coalesce import Closing
 from penstock.algebra.nodes.one_time import OneTimeQuery
+from penstock.algebra.nodes.promised import ClosedRows, ClosingGroups
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.deep_trees import deep
@@ -55,6 +56,8 @@ from penstock.testing.definitions import (
     validity,
 )
 from penstock.testing.preferences import kinds  # noqa: F401 - registers the denotations of preferences
+from penstock.testing.promises.closings import checked
+from penstock.testing.promises.held import longest_within
 from penstock.testing.scalars.values import Event, Row, event_order
 from penstock.types import END
 
@@ -108,10 +111,12 @@ def run_oracle(
     """
     root = optimized_root or query.root
     read = _read(root, inputs, arrivals)
-    timed = [ts for name, rows in read.rows.items() if not read.sources[name].is_static for ts, _ in rows]
+    whole = {**read.rows, **read.accepted}
+    timed = [ts for name, rows in whole.items() if not read.sources[name].is_static for ts, _ in rows]
     if not timed and any(not s.is_static for s in read.sources.values()):
         return Answer([], read.late, None, read.rejected)  # no input ever had an element
-    world = World(read.rows, max([*timed, *read.beats.values()], default=0), shards=shards)
+    last = max([*timed, *read.beats.values()], default=0)
+    world = World(read.rows, last, shards=shards, accepted=read.accepted)
     if drain:
         end = _last_end(
             root, world, read.highs, not any(e.ticks for node in operators(root) for e in node.evaluations())
@@ -145,7 +150,8 @@ def run_oracle_once(
 @dataclass(frozen=True)
 class _ReadInputs:
     """The inputs of a query by source: the rows that were not late with their timestamps, the heartbeats beside them,
-    the largest timestamps, those of late rows too, and counts of the others."""
+    the largest timestamps, those of late rows too, and counts of the others. accepted: of streams with promises that
+    are CHECKED also the rows that break them."""
 
     sources: Mapping[str, Source]
     rows: Mapping[str, list[tuple[int, Row]]]
@@ -153,6 +159,7 @@ class _ReadInputs:
     highs: Mapping[str, int]
     late: Mapping[str, int]
     rejected: Mapping[str, Mapping[str, int]]
+    accepted: Mapping[str, list[tuple[int, Row]]]
 
 
 def _read(root: Algebra, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, Sequence[int]] | None) -> _ReadInputs:
@@ -165,7 +172,16 @@ def _read(root: Algebra, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, 
     rejected = {name: _rejected(source, rows[name]) for name, source in sources.items() if not source.is_stream}
     rejected |= {n: {"too far ahead": one.far} if one.far else {} for n, one in found.items() if n not in rejected}
     highs = {name: one.high for name, one in found.items() if one.high is not None and not one.source.is_static}
-    return _ReadInputs(sources, rows, beats, highs, late, rejected)
+    accepted: dict[str, list[tuple[int, Row]]] = {}
+    for name, source in sources.items():
+        broken = checked(source.promises, rows[name])
+        gone = {position for positions in broken.values() for position in positions}
+        if broken:
+            counts = {f"constraint {promise}": len(positions) for promise, positions in broken.items() if positions}
+            rejected[name] = {**rejected.get(name, {}), **counts}
+            accepted[name] = rows[name]
+            rows[name] = [row for position, row in enumerate(rows[name]) if position not in gone]
+    return _ReadInputs(sources, rows, beats, highs, late, rejected, accepted)
 
 
 def timely_rows(source: Source, table: pa.Table) -> AcceptedRows:
@@ -211,6 +227,8 @@ def _last_end(node: Algebra, world: World, highs: Mapping[str, int], waits: bool
         return _closed(node.closed, last, waits)
     if last is not None and isinstance(node, Gaps) and not node.only_ended:
         return _closed(node.closing, last, waits)
+    if last is not None and isinstance(node, ClosedRows | ClosingGroups):
+        return last + longest_within(node)
     if last is not None and isinstance(node, UntilNext | EndedPeriods | Lasting):
         return max(last, until_next.last_end(node, last))
     if last is None or not isinstance(node, TimeModelWindow):

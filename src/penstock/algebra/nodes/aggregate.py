@@ -25,6 +25,7 @@ from penstock.algebra.nodes.stretch_chances import recorded_columns
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
+from penstock.algebra.properties.promises import NO_PROMISES, Promises
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.aggregates import function_of
@@ -188,6 +189,14 @@ class Distinct(Unary):
     def pattern(self) -> Pattern:
         below = self.input.pattern
         return Pattern.WEAK if below is Pattern.WEAKEST else below
+
+    @property
+    def promises(self) -> Promises:
+        return self.input.promises if self.enters_with_elements else NO_PROMISES
+
+    @property
+    def enters_with_elements(self) -> bool:
+        return self.input.enters_with_elements and self.pattern is Pattern.MONOTONIC
 
     def with_inclusion(self) -> Algebra | None:
         # Equal rows of one value have one record.

@@ -65,6 +65,10 @@ class Join(Algebra):
             left | frozenset(width + c for c in right) for left in self.left.keys for right in self.right.keys
         )
 
+    @property
+    def enters_with_elements(self) -> bool:
+        return all(side.enters_with_elements for side in self.inputs)
+
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         # The joined tuple lives within both sides, so one side is enough.
         return holds(self.left) or holds(self.right)

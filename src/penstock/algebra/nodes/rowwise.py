@@ -20,6 +20,7 @@ from penstock.algebra.nodes.base import (
 from penstock.algebra.nodes.base.fields import Condition
 from penstock.algebra.properties.cardinality import Estimate, kept
 from penstock.algebra.properties.computation import Computation
+from penstock.algebra.properties.promises import Promises, moved_promises
 from penstock.algebra.properties.statistics import Statistics
 from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjuncts
@@ -32,6 +33,10 @@ class Select(RowWise):
     """The tuples for which `predicate` is TRUE (not NULL)."""
 
     predicate: Condition
+
+    @property
+    def promises(self) -> Promises:
+        return self.input.promises  # of all elements of their streams, those that are dropped here too
 
     @property
     def keys(self) -> Keys:
@@ -87,6 +92,11 @@ class Project(RowWise):
     @property
     def schema(self) -> Schema:
         return Schema(self.fields)
+
+    @property
+    def promises(self) -> Promises:
+        columns = [(e.index, i) for i, e in enumerate(self.expressions) if isinstance(e, Column)]
+        return moved_promises(self.input.promises, dict(reversed(columns)).get)
 
     @property
     def keys(self) -> Keys:

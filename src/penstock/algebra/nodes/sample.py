@@ -12,6 +12,7 @@ from penstock.algebra.nodes.base.checks import need_stream, refused
 from penstock.algebra.nodes.base.fields import Columns, Seed
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
+from penstock.algebra.properties.promises import Promises
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
@@ -56,6 +57,14 @@ class Sample(Unary):
     @property
     def needs(self) -> Needs:
         return self.input.needs
+
+    @property
+    def promises(self) -> Promises:
+        return self.input.promises
+
+    @property
+    def enters_with_elements(self) -> bool:
+        return self.input.enters_with_elements
 
     @property
     def drawn_by(self) -> tuple[str, int] | None:

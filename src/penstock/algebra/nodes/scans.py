@@ -13,6 +13,14 @@ from penstock.algebra.nodes.base import NO_KEYS, Algebra, ColumnPruning, Emitted
 from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import LastRows, Need, Needs, everything
+from penstock.algebra.properties.promises import (
+    Base,
+    PassedPromise,
+    Promise,
+    PromiseMode,
+    Promises,
+    moved_promises,
+)
 from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.tree import Node, derived, transform_up
@@ -59,7 +67,9 @@ class Source:
     all; valid: its VALID clause as text, empty for none. None of these three changes what the source is, so they do
     not count for its identity. period: its VALID FROM, None without one: a row that has no such period is malformed;
     heartbeat: position of the HEARTBEAT BY column, None without one: a record in which it is TRUE is a heartbeat;
-    idle_advances: its IDLE TIMEOUT has ADVANCE: time goes on by the wall clock while the stream is silent.
+    idle_advances: its IDLE TIMEOUT has ADVANCE: time goes on by the wall clock while the stream is silent;
+    promises: of a stream, in order of declaration. They do not count for its identity either: the operators of a query
+    that uses one hold it.
     """
 
     name: str
@@ -84,11 +94,13 @@ class Source:
     period: DeclaredPeriod | None = None
     heartbeat: int | None = None
     idle_advances: bool = False
+    promises: tuple[Promise, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def declared(self) -> tuple[object, ...]:
         """Return the source with what does not count for its identity."""
-        return self, self.retain, self.retain_columns, self.valid
+        promises = tuple(promise.declared for promise in self.promises)
+        return self, self.retain, self.retain_columns, self.valid, promises
 
     @property
     def is_static(self) -> bool:
@@ -163,6 +175,17 @@ class StreamScan(Emitted, Scan):
     @property
     def needs(self) -> Needs:
         return {self.source.name: Need()}
+
+    @property
+    def promises(self) -> Promises:
+        places = {c: place for place, c in reversed(list(enumerate(self.columns)))}
+        used = (one for one in self.source.promises if one.mode is not PromiseMode.OBSERVED)
+        whole = tuple(PassedPromise((Base(self.source.name, one),), one.columns) for one in used)
+        return moved_promises(whole, places.get)
+
+    @property
+    def enters_with_elements(self) -> bool:
+        return True
 
     @property
     def boundedness(self) -> Boundedness:

@@ -20,6 +20,7 @@ from penstock.algebra.nodes.base import (
 from penstock.algebra.nodes.base.checks import need_alike
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate, partners
+from penstock.algebra.properties.promises import Promises, promises_of_union
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.types import Schema
@@ -53,6 +54,14 @@ class UnionAll(Algebra):
             # Elements of windows of different length or boundaries do not expire in order of arrival.
             return Pattern.WEAKEST if len(orders) == 1 else Pattern.WEAK
         return pattern
+
+    @property
+    def promises(self) -> Promises:
+        return promises_of_union([member.promises for member in self.members])
+
+    @property
+    def enters_with_elements(self) -> bool:
+        return all(member.enters_with_elements for member in self.members)
 
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         return all(map(holds, self.members))

@@ -29,6 +29,7 @@ from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import LastRows, Needs, longer
+from penstock.algebra.properties.promises import Promises
 from penstock.algebra.properties.statistics import Statistics, seconds
 from penstock.algebra.properties.update_pattern import Pattern
 
@@ -73,6 +74,15 @@ class Window(TimeModelWindow):
     @property
     def judges_alone(self) -> bool:
         return True
+
+    @property
+    def promises(self) -> Promises:
+        below = self.input.promises
+        return tuple(replace(one, slide=self.slide, align=self.align) for one in below) if self.slide else below
+
+    @property
+    def enters_with_elements(self) -> bool:
+        return self.input.enters_with_elements
 
     @property
     def order_of_ends(self) -> tuple[object, ...] | None:

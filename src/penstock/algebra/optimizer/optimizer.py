@@ -17,6 +17,7 @@ from typing import cast
 
 from penstock.algebra.nodes.base import Algebra, operators
 from penstock.algebra.nodes.frequency import Frequency, Sequenced
+from penstock.algebra.nodes.promised import unfounded_promises
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.optimizer.cost import plan_cost
 from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind, RulePhase
@@ -348,6 +349,8 @@ def _verify(rule: Rule, before: Algebra, after: Algebra) -> None:
             raise UnsoundRule(f"{rule.name} changed the {name} from {read(before)} to {read(after)}")
     if after.pattern > before.pattern:
         raise UnsoundRule(f"{rule.name} worsened the pattern from {before.pattern.short} to {after.pattern.short}")
+    for one in unfounded_promises(after):
+        raise UnsoundRule(f"{rule.name} made {one}")
 
 
 def _clocks(root: Algebra, slot: int | None = None) -> list[tuple[int, int] | None]:

@@ -272,21 +272,24 @@ class _Difference:
     ) -> Iterator[CatalogStep]:
         known, declared = self._bound.sources.get(target.key[1]), target.source
         assert declared is not None, "it is a source"
-        if known is not None and (known, known.retain, known.retain_columns) == (
+        same_promises = known is not None and _promised(known) == _promised(declared)
+        if known is not None and (known, known.retain, known.retain_columns, _promised(known)) == (
             declared,
             declared.retain,
             declared.retain_columns,
+            _promised(declared),
         ):
             return
         users = self._bound.users_of(former.name)
-        if known is not None and known.retain_columns == declared.retain_columns:
+        if known is not None and same_promises and known.retain_columns == declared.retain_columns:
             values = self._values(target, known, declared)
             posted = all(key in ("retain", "rate_limit") for key in values)
             if _altered(known, declared) == declared and (posted or not users):
                 yield from self._alterations(target, values)
                 return
         if known == declared and users:
-            message = f"{former.name} is used by {', '.join(users)}, so it cannot retain other columns"
+            what = "retain other columns" if same_promises else "make other promises"
+            message = f"{former.name} is used by {', '.join(users)}, so it cannot {what}"
             error = PenstockError("P0222", message, hint="leave out what uses it first, then apply the whole")
             self._errors.append(error.at(self._source.position(target.statement.name.span)))
             return
@@ -371,6 +374,10 @@ def _is_other_result(known: Query, query: Query) -> bool:
     """Return whether the results that a run keeps of a query cannot go on with another one."""
     alike = known.output_schema == query.output_schema and known.domain == query.domain
     return not alike and known.sink == query.sink == default_sink()
+
+
+def _promised(source: Source) -> list[tuple[object, ...]]:
+    return [promise.declared for promise in source.promises]
 
 
 def _altered(known: Source, declared: Source) -> Source:

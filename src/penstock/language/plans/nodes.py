@@ -48,6 +48,7 @@ from penstock.language.plans.fields import Below, Fields, NodeForm, form_of, giv
 from penstock.language.plans.frequent import FREQUENT
 from penstock.language.plans.periods import PERIODS
 from penstock.language.plans.preferences import PREFERRING_JOIN, PREFERRING_LOOK_UP, PREFERRING_SELECTION
+from penstock.language.plans.promises import PROMISES
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
 from penstock.language.queries import CONTROL_SCHEMA, Name
@@ -227,6 +228,7 @@ _SPECIAL: Mapping[type[Algebra], NodeForm] = {
     Project: NodeForm(_write_project, _read_project, ("columns",), ("columns",)),
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
     Frequent: FREQUENT,
+    **PROMISES,
     PreferringJoin: PREFERRING_JOIN,
     PreferringLookUp: PREFERRING_LOOK_UP,
     PreferringSelection: PREFERRING_SELECTION,

@@ -1,18 +1,22 @@
-"""ALTER STREAM and ALTER RELATION: attributes of a source."""
+"""ALTER STREAM and ALTER RELATION: attributes of a source, and what a stream promises."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from penstock.algebra.nodes.scans import OnError, Source
+from penstock.errors import nearest
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.statements.attributes import NONE, SOURCE_ATTRIBUTES, bind_attributes
 from penstock.language.binder.statements.names import source_named
-from penstock.language.clauses import WrittenOption
+from penstock.language.binder.statements.promises import bind_promises
+from penstock.language.clauses import PromiseClause, WrittenOption
 from penstock.language.commands import AlterSource
 from penstock.language.grammar.clauses import ClauseGrammar
-from penstock.language.printer import name_text, options_text
+from penstock.language.grammar.promises import begins_promise, read_promise
+from penstock.language.printer import name_text, options_text, promise_text
 from penstock.language.queries import Duration, Name
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.statement import Statement
@@ -21,11 +25,19 @@ from penstock.types import CALENDAR, Interval
 
 @dataclass(frozen=True)
 class AlterSourceStatement(Statement):
-    """ALTER { STREAM | RELATION } name SET (key value, ...)."""
+    """ALTER { STREAM | RELATION } name SET (key value, ...); ALTER STREAM name ADD promise; ... DROP CONSTRAINT c.
+
+    Args:
+        options: of SET; empty for ADD and DROP.
+        added: of ADD.
+        dropped: the constraint of DROP.
+    """
 
     kind: str
     name: Name
-    options: tuple[WrittenOption, ...]
+    options: tuple[WrittenOption, ...] = ()
+    added: PromiseClause | None = None
+    dropped: Name | None = None
 
     @property
     def statement_kind(self) -> str:
@@ -34,21 +46,48 @@ class AlterSourceStatement(Statement):
 
 def _read(parser: ClauseGrammar, head: Head) -> AlterSourceStatement:
     name = parser._name(f"the name of a {head.word.lower()}")
+    following = parser._ahead(1)
+    if head.word == "STREAM" and following is not None and parser._at("ADD") and begins_promise(following):
+        parser._need("ADD")
+        return AlterSourceStatement(head.word, name, added=read_promise(parser))
+    if head.word == "STREAM" and parser._take("DROP", "CONSTRAINT"):
+        return AlterSourceStatement(head.word, name, dropped=parser._name("the name of a constraint"))
     parser._need("SET")
     return AlterSourceStatement(head.word, name, parser._options())
 
 
 def _text(statement: AlterSourceStatement) -> str:
-    return f"ALTER {statement.kind} {name_text(statement.name)} SET ({options_text(statement.options)})"
+    text = f"ALTER {statement.kind} {name_text(statement.name)}"
+    if statement.added is not None:
+        return f"{text} ADD {promise_text(statement.added)}"
+    if statement.dropped is not None:
+        return f"{text} DROP CONSTRAINT {name_text(statement.dropped)}"
+    return f"{text} SET ({options_text(statement.options)})"
 
 
 def _bind(statement: AlterSourceStatement, context: Context) -> AlterSource:
     source = source_named(statement.name, statement.kind, context)
+    if statement.added is not None or statement.dropped is not None:
+        _change_promises(statement, source, context)
     owner = f"{statement.kind.lower()} {source.name}"
     values = bind_attributes(statement.options, SOURCE_ATTRIBUTES, owner, context)
     for written in statement.options:
         source = _with_attribute(source, written, values[written.key.key], context)
     return AlterSource(source.name, values, source)
+
+
+def _change_promises(statement: AlterSourceStatement, source: Source, context: Context) -> NoReturn:
+    """Report what is wrong with ADD or DROP, or else that a server does not carry it out yet."""
+    hint = "declare the promises of a stream in CREATE STREAM"
+    if statement.added is not None:
+        bind_promises((statement.added,), source, context)
+        context.fail("P0901", "ADD of a promise is not supported yet", statement.added.span, hint)
+    name = statement.dropped
+    assert name is not None, "either is written"
+    known = [promise.name for promise in source.promises]
+    if not any(name.matches(one) for one in known):
+        context.fail("P0201", f"{source.name} has no constraint {name.text}", name.span, nearest(name.text, known))
+    context.fail("P0901", "DROP CONSTRAINT is not supported yet", name.span, hint)
 
 
 def _with_attribute(source: Source, written: WrittenOption, value: str, context: Context) -> Source:

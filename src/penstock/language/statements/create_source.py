@@ -10,17 +10,21 @@ import pyarrow as pa
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.algebra import DeclaredPeriod, OnError, Source
+from penstock.algebra.properties.promises import PromiseMode
+from penstock.errors import PenstockError
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.periods import check_valid
 from penstock.language.binder.statements.connectors import bind_connector, options_fit
 from penstock.language.binder.statements.names import column_named, distinct_names
+from penstock.language.binder.statements.promises import bind_promises
 from penstock.language.binder.statements.rows import WRITABLE
 from penstock.language.catalog import Catalog
-from penstock.language.clauses import Connector
+from penstock.language.clauses import Connector, PromiseClause
 from penstock.language.commands import CreateSourceCommand, Unchanged
 from penstock.language.grammar.clauses import ClauseGrammar
-from penstock.language.printer import columns_text, connector_text, name_text, valid_text
+from penstock.language.grammar.promises import read_promise, read_reference, refuse_among_columns
+from penstock.language.printer import columns_text, connector_text, name_text, promise_text, valid_text
 from penstock.language.queries import NOWHERE, Duration, Mark, Name, ValidClause
 from penstock.language.statements.creation import Creation, check_unused, create_text, declared_already, read_name
 from penstock.language.statements.kind import Head, StatementKind
@@ -82,6 +86,7 @@ class CreateSource(Creation):
     primary_key: tuple[Name, ...] = ()
     non_retroactive: Mark | None = None
     valid: ValidClause | None = None
+    promises: tuple[PromiseClause, ...] = ()
     ahead_span: TextSpan = field(default=NOWHERE, compare=False)
     idle_span: TextSpan = field(default=NOWHERE, compare=False)
     key_span: TextSpan = field(default=NOWHERE, compare=False)
@@ -97,13 +102,17 @@ class CreateSource(Creation):
 def _read(parser: ClauseGrammar, head: Head) -> CreateSource:
     name, existence = read_name(parser, head)
     is_stream = head.word == "STREAM"
-    columns, key, key_span, period = _read_columns(parser)
+    promises: list[PromiseClause] = []
+    columns, key, key_span, period = _read_columns(parser, promises)
     if not parser._match(TokenType.FROM):
         parser._fail("FROM connector (...)", hint=_before_connector(parser))
     connector = parser._connector()
     clauses: dict[str, Any] = {} if period is None else {"valid": period}
-    while _read_clause(parser, clauses, is_stream):
+    while _read_clause(parser, clauses, is_stream) or _read_promise(parser, promises):
         pass
+    if promises and not is_stream:
+        hint = "a relation has PRIMARY KEY (column, ...) among its columns"
+        raise parser._misplaced("only a stream has promises", promises[0].span, hint)
     if is_stream and key:
         raise parser._misplaced("PRIMARY KEY belongs to a relation", key_span)
     return CreateSource(
@@ -114,6 +123,7 @@ def _read(parser: ClauseGrammar, head: Head) -> CreateSource:
         **clauses,
         primary_key=key,
         non_retroactive=head.non_retroactive,
+        promises=tuple(promises),
         existence=existence,
         key_span=key_span,
     )
@@ -127,7 +137,7 @@ def _before_connector(parser: ClauseGrammar) -> str | None:
 
 
 def _read_columns(
-    parser: ClauseGrammar,
+    parser: ClauseGrammar, promises: list[PromiseClause]
 ) -> tuple[tuple[ColumnDefinition, ...], tuple[Name, ...], TextSpan, ValidClause | None]:
     parser._need_token(TokenType.L_PAREN, "(")
     columns: list[ColumnDefinition] = []
@@ -153,7 +163,12 @@ def _read_columns(
                 )
             period = ValidClause(begin=bounds[0], end=bounds[1], span=parser._since(at))
         else:
+            if columns:
+                refuse_among_columns(parser)
             columns.append(_read_column(parser))
+            reference = read_reference(parser, columns[-1].name)
+            promises += [] if reference is None else [reference]
+            refuse_among_columns(parser)
             at = parser._here()
             if parser._match(TokenType.PRIMARY_KEY):  # of this column alone, as SQL has it
                 if key:
@@ -218,6 +233,13 @@ def _read_clause(parser: ClauseGrammar, clauses: dict[str, Any], is_stream: bool
     return True
 
 
+def _read_promise(parser: ClauseGrammar, promises: list[PromiseClause]) -> bool:
+    """Parse one promise; return False when there is none."""
+    found = read_promise(parser)
+    promises += [] if found is None else [found]
+    return found is not None
+
+
 def _read_timestamp(parser: ClauseGrammar, start: TextSpan) -> TimestampBy:
     column = parser._name("a column")
     unit: Unit | None = None
@@ -252,7 +274,7 @@ def _text(statement: CreateSource) -> str:
     text += f" {valid_text(statement.valid)}" if statement.valid else ""
     if statement.retain:
         text += f" RETAIN {statement.retain.length.interval}{columns_text(statement.retain.columns)}"
-    return text
+    return " ".join([text, *map(promise_text, statement.promises)])
 
 
 # --- binding
@@ -268,7 +290,7 @@ def _bind(statement: CreateSource, context: Context) -> CreateSourceCommand | Un
     if known is not None and statement.replaces:
         if known.declared == source.declared:
             return Unchanged(statement.declares, source.name, "the declaration is the same")
-        check_unused(statement.name, context.catalog.users_of(statement.name.key), context)
+        check_unused(statement.name, context.catalog.resting_on(statement.name.key), context)
     return CreateSourceCommand(source, text, statement.replaces, statement.if_not_exists)
 
 
@@ -327,7 +349,13 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
     valid = statement.valid
     if valid is not None:
         context.attempt(lambda: check_valid(source, valid, statement.name.span, context))
-    return source if valid is None else replace(source, period=_period(valid, columns))
+        source = replace(source, period=_period(valid, columns))
+    promises = context.attempt(lambda: bind_promises(statement.promises, source, context))
+    for clause in statement.promises if promises is not None else ():
+        if clause.mode not in (None, PromiseMode.ASSERTED):
+            refused = PenstockError("P0901", f"a promise that is {clause.mode.value} is not supported yet")
+            context.note(refused, clause.span)
+    return source if promises is None else replace(source, promises=promises)
 
 
 def _period(valid: ValidClause, columns: Schema) -> DeclaredPeriod | None:

@@ -67,23 +67,24 @@ def _bind(statement: DropStatement, context: Context) -> DropCommand | Unchanged
         context.fail(unknown, f"{name.text} is {an(declared[0])}", name.span, f"DROP {declared[0]} {name.text}")
     drops = [*_dependents(name.key, kind, context.catalog), Dropped(kind, declared[1])]
     if len(drops) > 1 and not statement.cascade:
-        direct = context.catalog.users_of_function if unknown == "P0204" else context.catalog.users_of
+        direct = context.catalog.users_of_function if unknown == "P0204" else context.catalog.resting_on
         hint = f"drop what uses it first, or all of it with DROP {kind} {as_name(name.text)} CASCADE"
         context.fail("P0222", f"{name.text} is used by {', '.join(direct(name.key))}", name.span, hint)
     return DropCommand(kind, declared[1], statement.if_exists is not None, statement.cascade is not None, tuple(drops))
 
 
 def _dependents(key: str, kind: str, catalog: Catalog) -> list[Dropped]:
-    """Return the views and queries that use a declaration, directly or through others, each before what it uses."""
+    """Return the views, queries and streams that use a declaration, directly or through others, each before what it
+    uses."""
     found: dict[str, Dropped] = {}
     is_function = kind in ("FUNCTION", "AGGREGATE")
-    todo = [(user, False) for user in (catalog.users_of_function(key) if is_function else catalog.users_of(key))]
+    todo = [(user, False) for user in (catalog.users_of_function(key) if is_function else catalog.resting_on(key))]
     while todo:
         user, after_its_users = todo.pop()
         if after_its_users:
             found.setdefault(user, Dropped(catalog.kind(user) or "", user))
         elif user not in found:
-            todo += [(user, True), *((other, False) for other in catalog.users_of(user))]
+            todo += [(user, True), *((other, False) for other in catalog.resting_on(user))]
     return list(found.values())
 
 

@@ -9,9 +9,13 @@ from typing import ClassVar
 from penstock.expressions.calls.user_functions import REGISTERED
 from penstock.expressions.user import signature
 from penstock.language.binder.context import Context
+from penstock.language.binder.statements.names import an, source_named
+from penstock.language.binder.statements.promises import promise_line
 from penstock.language.catalog import Catalog
 from penstock.language.commands import ShowCommand
 from penstock.language.grammar.clauses import ClauseGrammar
+from penstock.language.printer import name_text, word_text
+from penstock.language.queries import Mark, Name
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.statement import AccessRole, Statement
 
@@ -23,6 +27,7 @@ _SHOWN = (
     "SUMMARIES",
     "FUNCTIONS",
     "AGGREGATES",
+    "CONSTRAINTS",
     "COMMANDS",
     "SETTINGS",
     "SUBSCRIPTIONS",
@@ -35,19 +40,53 @@ _KEPT_BY_A_SERVER = ("COMMANDS", "STATEMENTS", "SUBSCRIPTIONS", "VERSIONS")
 
 @dataclass(frozen=True)
 class ShowStatement(Statement):
-    """kind: what is listed, such as STREAMS."""
+    """SHOW STREAMS and the like; SHOW CONSTRAINTS [OF stream] [SUGGESTED].
+
+    Args:
+        kind: what is listed, such as STREAMS.
+        stream: whose constraints are listed; None for those of all.
+        suggested: those that the data keep are listed, not those that are declared.
+    """
 
     KIND: ClassVar[str] = "SHOW"
     ROLE: ClassVar[AccessRole] = AccessRole.READ
     kind: str
+    stream: Name | None = None
+    suggested: Mark | None = None
 
 
 def _read(parser: ClauseGrammar, head: Head) -> ShowStatement:
-    return ShowStatement(parser._one_of(_SHOWN))
+    kind = parser._one_of(_SHOWN)
+    if kind != "CONSTRAINTS":
+        return ShowStatement(kind)
+    stream = parser._name("the name of a stream") if parser._take("OF") else None
+    return ShowStatement(kind, stream, parser._mark("SUGGESTED"))
+
+
+def _text(statement: ShowStatement) -> str:
+    of = f" OF {name_text(statement.stream)}" if statement.stream else ""
+    return f"SHOW {statement.kind}{of}{word_text(' SUGGESTED', statement.suggested)}"
 
 
 def _bind(statement: ShowStatement, context: Context) -> ShowCommand:
+    if statement.kind == "CONSTRAINTS":
+        return ShowCommand(statement.kind, _constraints(statement, context))
     return ShowCommand(statement.kind, _shown(statement.kind, context))
+
+
+def _constraints(statement: ShowStatement, context: Context) -> tuple[tuple[str, str], ...]:
+    """Return the name of each constraint with the statement that adds it to its stream."""
+    sources = tuple(context.catalog.sources.values())
+    if (name := statement.stream) is not None:
+        kind = context.catalog.kind(name.key)
+        if kind not in (None, "STREAM"):
+            context.fail("P0201", f"{name.text} is {an(kind)}", name.span, "only streams have constraints")
+        sources = (source_named(name, "STREAM", context),)
+    if statement.suggested is not None:
+        context.fail("P0901", "SHOW CONSTRAINTS SUGGESTED is not supported yet", statement.suggested.span)
+    return tuple(
+        (one.name, promise_line(source, one, context.catalog)) for source in sources for one in source.promises
+    )
 
 
 def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
@@ -86,4 +125,4 @@ def _of_a_server(statement: ShowStatement) -> str | None:
     return f"SHOW {statement.kind}" if statement.kind in _KEPT_BY_A_SERVER else None
 
 
-SHOW = StatementKind(ShowStatement, ("SHOW",), _read, lambda one: f"SHOW {one.kind}", _bind, _of_a_server)
+SHOW = StatementKind(ShowStatement, ("SHOW",), _read, _text, _bind, _of_a_server)

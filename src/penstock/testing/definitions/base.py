@@ -70,7 +70,8 @@ class World:
 
     A static relation's rows are valid from BEGIN. `final`: the last instant of the query's time; `line`: inside a query
     in the sequence model, its instants; `known`: results computed before, by fingerprint; `firsts`: the first timestamp
-    of each source, where `rows` lacks the past; `shards`: by what preferences divide their rows.
+    of each source, where `rows` lacks the past; `shards`: by what preferences divide their rows; `accepted`: of streams
+    with promises that are CHECKED also the rows that break them, which count for when values are closed.
     """
 
     rows: Mapping[str, list[tuple[int, Row]]]
@@ -79,6 +80,11 @@ class World:
     known: dict[str, Stream | Relation] = field(default_factory=dict, repr=False, compare=False)
     firsts: Mapping[str, int] = field(default_factory=dict)
     shards: Shards | None = None
+    accepted: Mapping[str, list[tuple[int, Row]]] = field(default_factory=dict)
+
+    def accepted_of(self, source: str) -> list[tuple[int, Row]]:
+        """Return all rows of a stream that were not late."""
+        return self.accepted.get(source, self.rows[source])
 
 
 def first_instant(node: Algebra, world: World) -> int | None:

@@ -30,6 +30,7 @@ from penstock.algebra.properties.boundedness import Boundedness, Grade, together
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
+from penstock.algebra.properties.promises import NO_PROMISES, Promises
 from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
@@ -69,6 +70,8 @@ _PROPERTIES = (
     "is_instantaneous",
     "is_windowed",
     "results_have_lives",
+    "promises",
+    "enters_with_elements",
     "needs",
 )
 
@@ -214,6 +217,19 @@ class Algebra(Node):
         """Return what is needed of each source to determine the result from an instant on (`properties/need.py`): what
         the inputs need where their content at an instant determines the result there, else everything."""
         return needs_of_relations(self.inputs) if self.is_plain_sql else everything(self.source_names)
+
+    # Promises
+
+    @property
+    def promises(self) -> Promises:
+        """Return what declared streams promise that holds of the rows (`properties/promises.py`)."""
+        return NO_PROMISES
+
+    @property
+    def enters_with_elements(self) -> bool:
+        """Return whether every row enters with one element of each of its streams, and nothing but windows in time ends
+        it: NOW, RANGE and their SLIDE, or none."""
+        return False
 
     # Changes over time
 

@@ -82,6 +82,10 @@ class RowWise(Unary):
     def over_one_window(self) -> bool:
         return self.input.over_one_window
 
+    @property
+    def enters_with_elements(self) -> bool:
+        return self.input.enters_with_elements
+
 
 @dataclass(frozen=True, eq=False)
 class Compared(Algebra):

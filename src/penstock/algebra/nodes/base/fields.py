@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from penstock.expressions.nodes import Expression
 from penstock.quantities import LARGEST_BIGINT
@@ -56,10 +56,10 @@ Pairs = Annotated[tuple[tuple[int, int], ...], Holds.PAIRS]
 Condition = Annotated[Expression, Holds.CONDITION]
 
 
-def in_data(name: str) -> dict[str, Any]:
+def in_data(name: str) -> dict[str, object]:
     """Return the metadata of a field that has another name in plans as data."""
     return {"data": name}
 
 
 #: The metadata of a field that follows from the others, or that only rules set: plans as data do not have it.
-NOT_IN_DATA: dict[str, Any] = {"data": None}
+NOT_IN_DATA: dict[str, object] = {"data": None}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from penstock.algebra import Algebra, Frequency, FrequencyWindow, Project
 from penstock.algebra.analysis.period_operators import period_operator
 from penstock.algebra.nodes.frequency import answers, holds_internal, in_sequence, not_on_the_line, on_the_line
+from penstock.algebra.nodes.promised import awaits_closing, without_promises
 from penstock.algebra.nodes.sequence_model import sequenced
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import Context
@@ -55,7 +56,10 @@ def checked(node: Algebra, span: TextSpan, context: Context) -> Algebra:
         message = f"a window {window.describe()['window']} in a query with FREQUENCY, which has no place for it"
         hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
         context.fail("P0310", message, span, hint)
-    return node
+    if awaits_closing(node):
+        hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
+        context.fail("P0373", "CLOSED in a query with FREQUENCY", span, hint)
+    return without_promises(node)
 
 
 def in_order(answer: Algebra, span: TextSpan, context: Context) -> Algebra:

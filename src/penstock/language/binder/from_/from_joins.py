@@ -14,7 +14,9 @@ from penstock.expressions.nodes import Expression, conjunction, conjuncts, remap
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.lateral import come_nearer, joined_beside, rows_beside
 from penstock.language.binder.inputs.inputs import FromInput, Inputs
-from penstock.language.binder.inputs.joins import build_joins, columns, outer_join, semi_join
+from penstock.language.binder.inputs.joins import build_joins, outer_join, semi_join
+from penstock.language.binder.inputs.keyed import columns
+from penstock.language.binder.inputs.promised import outer_by_promises
 from penstock.language.binder.placeholders import attached_in
 from penstock.language.binder.rows import Inner
 from penstock.language.binder.scalars.expressions import ExpressionBinder
@@ -94,7 +96,7 @@ def _joined(
         if asking:
             joined = joined_by_pairs(join.kind, left_node, right_node, parts, subqueries, join.span)
         else:
-            joined = semi_join(left_node, right_node, parts, _SEMI[join.kind])
+            joined = outer_by_promises(semi_join(left_node, right_node, parts, _SEMI[join.kind]))
         return Inputs((FromInput(joined, join.span, internal),), left.entries)
     padded = {JoinKind.LEFT: others, JoinKind.RIGHT: left.entries}.get(join.kind, both.entries)
     entries = tuple(_untimed((e,))[0] if e in padded else e for e in both.entries)
@@ -130,12 +132,12 @@ def _outer(
     if join.kind is JoinKind.RIGHT:
         width, others = len(left.schema), len(right.schema)
         swapped = tuple(remap(p, lambda i: i + others if i < width else i - width) for p in parts)
-        node = outer_join(right, left, swapped, OuterKind.LEFT)
+        node = outer_by_promises(outer_join(right, left, swapped, OuterKind.LEFT))
         swapped_columns = [*range(others, others + width), *range(others)]
         node = Project(node, columns(node, swapped_columns), tuple(node.schema[i] for i in swapped_columns))
         pairs = [(b, a) for a, b in pairs]
     else:
-        node = outer_join(left, right, parts, OuterKind[join.kind.name])
+        node = outer_by_promises(outer_join(left, right, parts, OuterKind[join.kind.name]))
     if join.kind is JoinKind.FULL and pairs:
         return _coalesced(join, node, entries, pairs)
     return Inputs((FromInput(node, join.span),), _merged(entries, pairs))

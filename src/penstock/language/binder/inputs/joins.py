@@ -8,8 +8,7 @@ in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from penstock.algebra import (
     Algebra,
@@ -24,13 +23,12 @@ from penstock.algebra import (
     is_nrr,
 )
 from penstock.algebra.nodes.base import common_domain
-from penstock.algebra.nodes.base.fields import Pairs
-from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjunction, conjuncts, remap
-from penstock.expressions.text import to_sql
+from penstock.expressions.nodes import Expression, columns_of, conjunction, conjuncts, remap
 from penstock.language.binder.context import Context
 from penstock.language.binder.inputs.inputs import FromInput, Inputs
+from penstock.language.binder.inputs.keyed import columns, keyed_sides
 from penstock.language.binder.inputs.nonretroactive import attach
-from penstock.types import Field
+from penstock.language.binder.inputs.promised import joined_by_promises
 
 
 def build_joins(inputs: Inputs, where: Expression | None, context: Context) -> Algebra:
@@ -47,7 +45,23 @@ def build_joins(inputs: Inputs, where: Expression | None, context: Context) -> A
             if joined.positions == sorted(joined.positions)
             else Project(node, columns(node, joined.positions), fields)
         )
-    return _left_deep(inputs.members, conditions, context)
+    return _by_promises(inputs.members, conditions, context)
+
+
+def _by_promises(inputs: Sequence[FromInput], conditions: list[Expression], context: Context) -> Algebra:
+    """Return the join of all inputs, by promises of streams where a rule holds."""
+    internal = any(member.internal is not None for member in inputs)  # its results do not end with their rows
+    if internal or not any(member.node.promises for member in inputs):
+        return _left_deep(inputs, conditions, context)
+    placed, remaining = joined_by_promises(inputs, conditions, context)
+    if len(placed) == len(inputs):
+        return _left_deep(inputs, conditions, context)
+    order = [place for one in placed for place in one.places]
+    node = _left_deep([one.member for one in placed], [remap(c, order.index) for c in remaining], context)
+    if order == sorted(order):
+        return node
+    positions = [order.index(place) for place in range(len(order))]
+    return Project(node, columns(node, positions), tuple(node.schema[i] for i in positions))
 
 
 def _left_deep(inputs: Sequence[FromInput], conditions: list[Expression], context: Context) -> Algebra:
@@ -67,34 +81,6 @@ def _left_deep(inputs: Sequence[FromInput], conditions: list[Expression], contex
         node = join_two(node, member.node, placed.get(i, []))
     remaining = conjunction(tuple(above))
     return Select(node, remaining) if remaining is not None else node
-
-
-@dataclass
-class _Side:
-    """One input of a join, and the key columns computed for it."""
-
-    node: Algebra
-    computed: list[Expression]
-
-    @property
-    def width(self) -> int:
-        return len(self.node.schema)
-
-    def key(self, expression: Expression) -> int:
-        """Return the position of `expression` among this side's columns; computed ones follow the others."""
-        if isinstance(expression, Column):
-            return expression.index
-        if expression not in self.computed:
-            self.computed.append(expression)
-        return self.width + self.computed.index(expression)
-
-    def projected(self) -> Algebra:
-        if not self.computed:
-            return self.node
-        names = self.node.schema.names
-        fields = tuple(Field(to_sql(e, names), e.type) for e in self.computed)
-        kept = columns(self.node, range(self.width))
-        return Project(self.node, (*kept, *self.computed), self.node.schema.fields + fields)
 
 
 def join_two(
@@ -137,65 +123,3 @@ def _pushed_right(
     predicate = conjunction(tuple(remap(c, lambda i: i - width) for c in mine))
     remaining = tuple(c for c in conditions if c not in mine)
     return (Select(right, predicate) if predicate is not None else right), remaining
-
-
-@dataclass(frozen=True)
-class KeyedSides:
-    """Two inputs with their key columns computed. width: of the left input without them."""
-
-    left: Algebra
-    right: Algebra
-    equal: Pairs
-    residual: Expression | None
-    width: int
-    right_places: range
-    """positions of the right input's own columns in left + right"""
-
-    def without_keys(self, node: Algebra, kept: list[int]) -> Algebra:
-        """Return `node` with its columns `kept` only."""
-        if kept == list(range(len(node.schema))):
-            return node
-        return Project(node, columns(node, kept), tuple(node.schema[i] for i in kept))
-
-
-def keyed_sides(left: Algebra, right: Algebra, conditions: Iterable[Expression]) -> KeyedSides:
-    """Return two inputs with the columns that `conditions` over both equate; computed ones follow the others."""
-    first, second = _Side(left, []), _Side(right, [])
-    equal: list[tuple[int, int]] = []
-    residual: list[Expression] = []
-    for condition in conditions:
-        pair = _equality(condition, first.width)
-        if isinstance(condition, Literal) and condition.value is True:
-            continue
-        if pair is None:
-            residual.append(condition)
-        elif (keys := (first.key(pair[0]), second.key(pair[1]))) not in equal:
-            equal.append(keys)
-    extra = len(first.computed)
-    width = first.width
-    moved = [remap(c, lambda i: i if i < width else i + extra) for c in residual]
-    right_columns = range(width + extra, width + extra + second.width)
-    return KeyedSides(
-        first.projected(), second.projected(), tuple(equal), conjunction(tuple(moved)), width, right_columns
-    )
-
-
-def _equality(condition: Expression, width: int) -> tuple[Expression, Expression] | None:
-    """Return (left expression, right expression over the right input) when `condition` equates two values
-    of one type.
-    """
-    if not isinstance(condition, Call) or condition.function != "EQ":
-        return None
-    first, second = condition.arguments
-    if first.type != second.type:
-        return None
-    sides = [{c >= width for c in columns_of(e)} for e in (first, second)]
-    if sides == [{True}, {False}]:
-        first, second = second, first
-    elif sides != [{False}, {True}]:
-        return None
-    return first, remap(second, lambda i: i - width)
-
-
-def columns(node: Algebra, positions: Iterable[int]) -> tuple[Column, ...]:
-    return tuple(Column(node.schema[i].type, i, node.schema[i].name) for i in positions)

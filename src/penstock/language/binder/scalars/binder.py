@@ -68,6 +68,7 @@ class ScalarBinder:
         aggregates: None where an aggregate is allowed; else the name of the clause for the message (`WHERE`).
         aliases: select-list expressions to which a name refers when no column has it (GROUP BY, HAVING).
         subqueries: collects those in the expression, None where they are not allowed.
+        closes: whether CLOSED(c, ..) may stand in a condition that is bound: in WHERE and HAVING.
         inner_subqueries: collects those inside aggregates.
         outputs: bound select-list columns to which a name refers before any column of the scope (ORDER BY).
         lost: names of those that could not be bound.
@@ -94,6 +95,7 @@ class ScalarBinder:
     grouped: Sequence[tuple[exp.Expr, Expression]] = ()
     frequent: AggregateCall | None = None
     summaries: StreamSummaries | None = None
+    closes: bool = False
     #: kind of node -> the function that binds it; filled by `expressions.py`.
     table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}
 

@@ -355,6 +355,14 @@ def closed_alias(node: exp.Expr) -> str | None:
     return alias_of(node.expressions[0])
 
 
+def closed_columns(node: exp.Expr) -> list[exp.Expr] | None:
+    """Return the columns of CLOSED(c, ..); None for another condition, of periods too."""
+    if not (isinstance(node, exp.Anonymous) and str(node.this).upper() == "CLOSED" and node.expressions):
+        return None
+    columns: list[exp.Expr] = node.expressions
+    return columns if all(isinstance(one.unnest(), exp.Column) for one in columns) else None
+
+
 def alias_of(of: exp.Expr) -> str | None:
     """Return the alias s, in lower case, of VALID(s); None for another expression."""
     of = of.unnest()
@@ -369,6 +377,8 @@ def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
     """Bind CLOSED(VALID(s)), which FROM has carried out: TRUE of what is there, NULL beside a row that an outer join
     has not found a partner for. Anywhere but at the top of WHERE it is refused."""
     context = binder.context
+    if closed_columns(node) is not None and not _names_periods(binder, node):
+        return _closed_by_promises(binder, node)
     if len(node.expressions) != 1:
         context.fail("P0204", "CLOSED takes a period", span_of(node), "as in WHERE CLOSED(VALID(s))")
     if not is_period(binder, node.expressions[0]):
@@ -387,6 +397,27 @@ def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
         hint = f"name the columns on which it is: {alias} (a, b)"
         context.fail("P0373", f"{alias} is not coalesced, so it has no period that closes", span_of(node), hint)
     return build_call("IS_NOT_NULL", [p.begin])
+
+
+def _names_periods(binder: ScalarBinder, node: exp.Expr) -> bool:
+    """Return whether CLOSED(s) names a source that has periods, in place of VALID(s)."""
+    one = node.expressions[0].unnest()
+    if len(node.expressions) > 1 or one.args.get("table") is not None or binder.scope.can_resolve(name_of(one.this)):
+        return False
+    return any((e.qualifier or "").lower() == one.name.lower() for e in binder.scope.bounds())
+
+
+def _closed_by_promises(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    """Bind CLOSED(c, ..), which WHERE and HAVING have carried out: TRUE of what is there. Anywhere but at the top of
+    these it is refused."""
+    top = node
+    while isinstance(top.parent, exp.And | exp.Paren):
+        top = top.parent
+    if not binder.closes or top.parent is not None:
+        hint = "as in WHERE CLOSED(o.id) AND o.amount > 10, or GROUP BY id HAVING CLOSED(id)"
+        message = "CLOSED(c, ..) is a condition of its own, joined by AND in WHERE or HAVING"
+        binder.context.fail("P0373", message, span_of(node), hint)
+    return Literal(pa.bool_(), True)
 
 
 #: function -> its binding. LENGTH goes by the type of its argument.

@@ -11,6 +11,7 @@ from typing import cast
 
 from penstock.algebra import Aggregate, Algebra, Distinct, Project
 from penstock.algebra.nodes.panes import check_panes
+from penstock.algebra.optimizer.rules.constraints.groups import closing_groups
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.calls.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Column, Expression, conjunction, conjuncts
@@ -68,7 +69,7 @@ class Grouping:
             self.binder.context.guard(span, lambda: check_panes(node, call))  # noqa: B023
         if self.group and not self.calls and self.frequent is None:
             fields = tuple(Field(_name(e), e.type) for e in self.group)
-            return Distinct(Project(node, self.group, fields))
+            return closing_groups(Distinct(Project(node, self.group, fields)))
         # HAVING alone also makes one group. A relation needs at least one column, by which its rows are counted.
         calls = self.calls if self.group else self.calls or [count_rows()]
         if any(map(is_estimate, calls)):
@@ -89,7 +90,7 @@ class Grouping:
             node = Project(node, (*columns, *computed), fields)
         if self.frequent is not None:
             return self.frequent.relation(node, tuple(positions), self.group, self.binder.context)
-        return Aggregate(node, tuple(positions), tuple(calls), names)
+        return closing_groups(Aggregate(node, tuple(positions), tuple(calls), names))
 
 
 def _name(expression: Expression) -> str:
@@ -121,6 +122,11 @@ class Grouped:
 
     def lift(self, expression: Expression, span: TextSpan) -> Expression:
         return self.grouping.lift(expression, span)
+
+    def group_column(self, expression: Expression) -> int | None:
+        """Return the column of the groups that a grouping expression became; None for another expression."""
+        group = self.grouping.group
+        return group.index(expression) if expression in group else None
 
 
 @dataclass(frozen=True)

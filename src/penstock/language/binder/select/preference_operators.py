@@ -26,7 +26,7 @@ from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.expressions.nodes import Expression, SummaryEstimate, columns_of, conjunction, remap
 from penstock.language.binder.context import Context
 from penstock.language.binder.inputs.inputs import FromInput
-from penstock.language.binder.inputs.joins import columns, keyed_sides
+from penstock.language.binder.inputs.keyed import columns, keyed_sides
 from penstock.language.binder.select.preference_order import JoinSequence, Later, Term
 from penstock.language.text import TextSpan
 from penstock.tree import Node, transform_up, walk

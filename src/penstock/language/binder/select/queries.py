@@ -31,7 +31,9 @@ from penstock.algebra.nodes.base import common_domain, has_lives
 from penstock.algebra.nodes.constant import one_row
 from penstock.algebra.nodes.frequency import answers, each_result, in_sequence, on_the_line
 from penstock.algebra.nodes.internal import reaches_internal
+from penstock.algebra.nodes.promised import awaits_closing, without_promises
 from penstock.algebra.nodes.results import not_to_be_kept, restored
+from penstock.algebra.optimizer.rules.constraints.groups import closing_groups
 from penstock.errors import counted
 from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.nodes import Column, Expression, Literal, conjunction, conjuncts
@@ -50,6 +52,7 @@ from penstock.language.binder.scalars.calls import called_aggregate
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.select.clauses import Clauses, Correlated, SelectItem
+from penstock.language.binder.select.closed import closed_groups, closed_inputs
 from penstock.language.binder.select.first_rows import (
     NO_LIMITS,
     Limits,
@@ -281,6 +284,10 @@ class QueryBinder:
         """
         span = _span_of_query(tree)
         found = answer_stream(replace(self, answered_once=True).bind(tree), span, self.context)
+        if awaits_closing(found):
+            hint = "a continuous query emits what is closed: CREATE QUERY name AS ..."
+            self.context.fail("P0901", "CLOSED(c, ..) in a one-time query is not supported yet", span, hint)
+        found = without_promises(found)
         whole = unbounded(found) if found.is_stream else found
         refuse_misplaced(whole, span, self.context)
         self.context.guard(span, lambda: check_size(whole))
@@ -362,7 +369,7 @@ class QueryBinder:
         partition = items_of_partition(tree.frequency, clauses.binder.scope, outputs, context)
         if not node.is_stream:
             checked(node, tree.frequency.span, context)
-            node = in_order(answers(on_the_line(node)), tree.frequency.span, context)
+            node = in_order(answers(on_the_line(without_promises(node))), tree.frequency.span, context)
         return picked(tree.frequency, node, partition, context)
 
     def _bound(
@@ -396,7 +403,7 @@ class QueryBinder:
         if tree.distinct:
             if reaches_internal(projected):
                 refuse_internal("DISTINCT", inputs, tree.span, context)
-            projected = Distinct(projected)
+            projected = closing_groups(Distinct(projected))
         if order is not None:
             projected = first_rows(order, projected, keys, width, limits or NO_LIMITS)
         if tree.wrapped is None:
@@ -444,6 +451,9 @@ class QueryBinder:
         plain = conjunction(tuple(p for p in parts if not attached_in(p) and not reads_outer(p)))
         if inputs.failed:
             raise BindingFailed
+        if where is not None:
+            columns = ExpressionBinder(scope, self.context, "WHERE")
+            inputs = closed_inputs(condition, inputs, plain, columns, self.context)
         if tree.preference is None:
             node = self.context.attempt(lambda: build_joins(inputs, plain, self.context))
         else:
@@ -461,7 +471,7 @@ class QueryBinder:
     ) -> Expression | None:
         if condition is None:
             return None
-        binder = ExpressionBinder(scope, self.context, "WHERE", subqueries=subqueries, unseen=unseen)
+        binder = ExpressionBinder(scope, self.context, "WHERE", closes=True, subqueries=subqueries, unseen=unseen)
         return binder.predicate(condition, "WHERE")
 
     def _clauses(self, tree: SelectQuery, scope: Scope, order: SortedQuery | None = None) -> tuple[Clauses, bool]:
@@ -478,7 +488,9 @@ class QueryBinder:
         missing = frozenset(name.key for item, bound in tried if bound is None for name in _names_of(item))
         grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
         having_tree = tree.having
-        having = context.attempt(lambda: binder.predicate(having_tree, "HAVING")) if having_tree is not None else None
+        having = None
+        if having_tree is not None:
+            having = context.attempt(lambda: replace(binder, closes=True).predicate(having_tree, "HAVING"))
         outputs = [(item.name, item.expression) for item in items]
         sorter = replace(binder, aliases={}, outputs=outputs, lost=missing)
         complete = all(bound is not None for _, bound in tried)
@@ -502,7 +514,8 @@ class QueryBinder:
             items, keys = [item.expression for item in clauses.items], clauses.keys
         else:
             grouped = clauses.grouped(node, ())
-            applied = Applied(grouped.node, clauses.behind, grouped.lift)
+            closed = closed_groups(tree.having, grouped.node, grouped.group_column, clauses.binder)
+            applied = Applied(closed, clauses.behind, grouped.lift)
             applied.keep(grouped.having)
             items, keys = grouped.items, grouped.keys
         expressions = [applied.resolved(item) for item in items]

@@ -12,7 +12,8 @@ from penstock.algebra import Algebra, Project, SemiKind, UnionAll
 from penstock.algebra.null_safe import same, zero_of
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
-from penstock.language.binder.inputs.joins import columns, join_two, semi_join
+from penstock.language.binder.inputs.joins import join_two, semi_join
+from penstock.language.binder.inputs.keyed import columns
 from penstock.language.binder.placeholders import attached_in
 from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubqueries
 from penstock.language.queries import JoinKind

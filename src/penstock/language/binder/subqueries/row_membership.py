@@ -21,7 +21,7 @@ from penstock.algebra import Project, UnionAll
 from penstock.algebra.null_safe import may_be_null, without_null, zero_of
 from penstock.expressions.calls.functions import build_call
 from penstock.expressions.nodes import Call, Column, Expression, Literal, OuterColumn, conjunction, conjuncts
-from penstock.language.binder.inputs.joins import columns
+from penstock.language.binder.inputs.keyed import columns
 from penstock.language.binder.placeholders import OPERAND, outer_columns
 from penstock.language.binder.rows import Inner
 from penstock.tree import Node, transform_up, walk

@@ -35,6 +35,7 @@ from penstock.algebra import (
     UnionAll,
 )
 from penstock.algebra.nodes.base.fields import Pairs
+from penstock.algebra.nodes.promised import ClosingGroups, PromisedJoin
 from penstock.algebra.null_safe import same
 from penstock.expressions.aggregates import value_of_nothing
 from penstock.expressions.calls.functions import build_call
@@ -49,7 +50,8 @@ from penstock.expressions.nodes import (
     remap,
 )
 from penstock.expressions.user import UserAggregateCall
-from penstock.language.binder.inputs.joins import columns, join_two, outer_join, semi_join
+from penstock.language.binder.inputs.joins import join_two, outer_join, semi_join
+from penstock.language.binder.inputs.keyed import columns
 from penstock.language.binder.placeholders import nearer, outer_columns
 from penstock.tree import Node, transform_up
 from penstock.types import Field
@@ -133,6 +135,14 @@ class Unnesting:
     @singledispatchmethod
     def _put(self, node: Algebra) -> Algebra:
         return self.refuse(_STREAM)
+
+    @_put.register
+    def _(self, node: PromisedJoin) -> Algebra:
+        return self._put(node.without_promises)  # of the relation for every row of the domain nothing is promised
+
+    @_put.register
+    def _(self, node: ClosingGroups) -> Algebra:
+        return self.refuse("CLOSED") if node.final else self._put(node.without_promises)
 
     @_put.register
     def _(self, node: Select) -> Algebra:

@@ -36,7 +36,9 @@ from penstock.expressions.nodes import (
     remap,
 )
 from penstock.language.binder.context import BindingFailed, Context
-from penstock.language.binder.inputs.joins import columns, join_two, outer_join, semi_join
+from penstock.language.binder.inputs.joins import join_two, outer_join, semi_join
+from penstock.language.binder.inputs.keyed import columns
+from penstock.language.binder.inputs.promised import outer_by_promises
 from penstock.language.binder.placeholders import (
     OPERAND,
     SubqueryValue,
@@ -230,28 +232,30 @@ class Applied:
         if not negated:
             self._ask(subquery, sure[0], SemiKind.SEMI)
             return
+        may_be_null = bool(unknown)  # then no promise ends what NOT IN compares
         included = len(subquery.operands) > 1
         for question in (*(() if included else sure), *unknown):  # TRUE only where no row makes IN TRUE or NULL
-            self._ask(subquery, question, SemiKind.ANTI)
+            self._ask(subquery, question, SemiKind.ANTI, not may_be_null)
 
     def _answer(self, subquery: Subquery, sure: list[Question], unknown: list[Question]) -> Expression:
         if unknown == sure:
             unknown = []
-        found, *vague = [self._mark(subquery, question) for question in (*sure, *unknown)]
+        found, *vague = [self._mark(subquery, question, not unknown) for question in (*sure, *unknown)]
         if not vague:
             return found
         return build_call("CASE", [found, _TRUE, reduce(_either, vague), _UNKNOWN, _FALSE])
 
-    def _mark(self, subquery: Subquery, question: Question) -> Expression:
-        self._ask(subquery, question, SemiKind.MARK)
+    def _mark(self, subquery: Subquery, question: Question, by_promises: bool) -> Expression:
+        self._ask(subquery, question, SemiKind.MARK, by_promises)
         return Column(pa.bool_(), len(self.node.schema) - 1, "matched")
 
-    def _ask(self, subquery: Subquery, question: Question, kind: SemiKind) -> None:
+    def _ask(self, subquery: Subquery, question: Question, kind: SemiKind, by_promises: bool = True) -> None:
         inner, condition = question
         subquery = replace(subquery, inner=inner)
         conditions = self._over_both(subquery, (*inner.conditions, *conjuncts(condition)))
         right = self._beside(subquery)
-        self.node = semi_join(self.node, right, tuple(c for c in conditions if c != _TRUE), kind)
+        joined = semi_join(self.node, right, tuple(c for c in conditions if c != _TRUE), kind)
+        self.node = outer_by_promises(joined) if by_promises else joined
 
     def _row(self, subquery: Subquery) -> list[Expression]:
         """Return the values of the subquery's one row, as columns of an outer join."""

@@ -9,6 +9,7 @@ from penstock.physical.planning.lowering import (  # noqa: F401 - each registers
     multi_join,
     nonretroactive,
     preferences,
+    promises,
     results,
     rowwindow,
     rowwise,

@@ -72,7 +72,7 @@ class RecordedPart:
     choice: PlanningChoice
     part: PlannedPart
     generation: Generation
-    known_operators: Mapping[str, list[dict[str, Any]]] | None = None
+    known_operators: Mapping[str, list[dict[str, object]]] | None = None
     known_state: JobState | None = None
     known_reads: frozenset[frozenset[str]] | None = None
 
@@ -125,11 +125,11 @@ class RecordedPart:
         return self.known_state
 
     @property
-    def operators(self) -> Mapping[str, list[dict[str, Any]]]:
+    def operators(self) -> Mapping[str, list[dict[str, object]]]:
         """Return, by query, its steps as the record of an epoch has them."""
         if self.known_operators is None:
             keys = step_keys(self.plan)
-            operators: dict[str, list[dict[str, Any]]] = {name: [] for name in self.plan.queries}
+            operators: dict[str, list[dict[str, object]]] = {name: [] for name in self.plan.queries}
             for step in self.plan.steps:
                 operator = {
                     "key": keys[step.id],

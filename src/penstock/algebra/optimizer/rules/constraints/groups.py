@@ -1,0 +1,52 @@
+"""Groups and distinct values that end by promises.
+
+Law: over a monotonic input whose group columns include all columns of a promise that closes values, no row of a group
+comes after its value is closed: the accumulators, or the value of DISTINCT, leave; the row of the group stays.
+
+Counter-example: by a part of the columns of the promise a group has several values, of which others are open: CLUSTERED
+BY (a, b), GROUP BY a.
+"""
+
+from __future__ import annotations
+
+from penstock.algebra.nodes.aggregate import Aggregate, Distinct
+from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.promised import ClosingGroups, closes_values
+from penstock.algebra.properties.promises import NO_PROMISES, Promises
+from penstock.algebra.properties.update_pattern import Pattern
+
+
+def closing_groups(node: Algebra) -> Algebra:
+    """Return a grouping or a DISTINCT whose groups end by promises; `node` itself where none does."""
+    if isinstance(node, Aggregate):
+        closing = closing_of(node.input, frozenset(node.group))
+        return ClosingGroups(node.input, node.group, node.aggregates, node.names, closing) if closing else node
+    if isinstance(node, Distinct):
+        group = tuple(range(len(node.schema)))
+        closing = closing_of(node.input, frozenset(group))
+        return ClosingGroups(node.input, group, (), (), closing) if closing else node
+    return node
+
+
+def final_groups(node: Algebra, columns: frozenset[int]) -> ClosingGroups | None:
+    """Return groups each of which enters once, when a promise on some of the `columns` closes it; None where none does.
+
+    Args:
+        node: a grouping or a DISTINCT, whose groups may end by promises.
+        columns: of the groups.
+    """
+    plain = node.without_promises if isinstance(node, ClosingGroups) else node
+    if isinstance(plain, Distinct):
+        closing = closing_of(plain.input, columns)
+        return ClosingGroups(plain.input, tuple(range(len(plain.schema))), (), (), closing, True) if closing else None
+    if not isinstance(plain, Aggregate) or not all(c < len(plain.group) for c in columns):
+        return None
+    closing = closing_of(plain.input, frozenset(plain.group[c] for c in columns))
+    return ClosingGroups(plain.input, plain.group, plain.aggregates, plain.names, closing, True) if closing else None
+
+
+def closing_of(below: Algebra, columns: frozenset[int]) -> Promises:
+    """Return the promises of a monotonic input that close values of some of the `columns`; none of another input."""
+    if below.pattern is not Pattern.MONOTONIC or not below.enters_with_elements:
+        return NO_PROMISES
+    return tuple(one for one in below.promises if closes_values(one) and set(one.columns) <= columns)
