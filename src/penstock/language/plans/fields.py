@@ -110,7 +110,7 @@ class DataField:
 
 
 @dataclass(frozen=True)
-class Group:
+class FieldGroup:
     """The fields of a value that an operator has, which are written among those of the operator."""
 
     attribute: str
@@ -134,15 +134,15 @@ class Group:
         return self.kind(**{one.attribute: one.read(below) for one in self.fields})
 
 
-def write_fields(known: Sequence[DataField | Group], owner: Any, inputs: Sequence[Algebra]) -> Fields:
+def write_fields(known: Sequence[DataField | FieldGroup], owner: Any, inputs: Sequence[Algebra]) -> Fields:
     """Return the fields that are written of an operator, or of a value of one."""
     return {name: value for one in known for name, value in one.write(owner, inputs).items()}
 
 
-def fields_of(kind: type) -> tuple[tuple[DataField | Group, ...], tuple[bool, ...]]:
+def fields_of(kind: type) -> tuple[tuple[DataField | FieldGroup, ...], tuple[bool, ...]]:
     """Return the fields of a class of operators, and its inputs: whether each field of these holds many."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    found: list[DataField | Group] = []
+    found: list[DataField | FieldGroup] = []
     inputs: list[bool] = []
     for one in fields(kind):
         hint, may_be_none = _without_none(hints[one.name])
@@ -151,7 +151,7 @@ def fields_of(kind: type) -> tuple[tuple[DataField | Group, ...], tuple[bool, ..
         elif get_args(hint)[:1] == (Algebra,):
             inputs.append(True)
         elif isinstance(hint, type) and is_dataclass(hint) and not issubclass(hint, Expression):
-            found.append(Group(one.name, hint, data_fields(hint), may_be_none))
+            found.append(FieldGroup(one.name, hint, data_fields(hint), may_be_none))
         elif one.metadata.get("data", one.name) is not None:
             found.append(_data_field(one, hint, may_be_none))
     return tuple(found), tuple(inputs)
@@ -322,7 +322,7 @@ class NodeForm:
 def form_of(kind: type[Algebra]) -> NodeForm:
     """Return the form of an operator all of whose fields are data."""
     known, inputs = fields_of(kind)
-    flat = [field for one in known for field in (one.fields if isinstance(one, Group) else (one,))]
+    flat = [field for one in known for field in (one.fields if isinstance(one, FieldGroup) else (one,))]
     needed = [one.name for one in known if isinstance(one, DataField) and one.is_needed]
     single = inputs.count(False)
     return NodeForm(
@@ -334,7 +334,9 @@ def form_of(kind: type[Algebra]) -> NodeForm:
     )
 
 
-def _read(kind: type[Algebra], known: Sequence[DataField | Group], inputs: Sequence[bool], below: Below) -> Algebra:
+def _read(
+    kind: type[Algebra], known: Sequence[DataField | FieldGroup], inputs: Sequence[bool], below: Below
+) -> Algebra:
     single = inputs.count(False)
     over = [*below.inputs[:single], *([below.inputs[single:]] if True in inputs else [])]
     return kind(*over, **{one.attribute: one.read(below) for one in known})
