@@ -16,9 +16,7 @@ from penstock.runtime.monitoring.reports import IngestReport, ShardReport, repor
 from penstock.runtime.state.shard_manifest import FileManifest, ManifestChange, ShardManifest, StoredSynopsis
 from penstock.storage.documents import array, flag, integer, integer_pairs, nested, text
 
-MARKS = (
-    '{"progress": {"S": [1, 5, false, -9]}, "firsts": {"0": {"S": 1, "R": null}}, "operators": {"k": {"done": null}}}'
-)
+MARKS = '{"progress": {"S": [1, 5, false, -9, -10]}, "firsts": {"0": {"S": 1, "R": null}}, "operators": {"k": {"done": null}}}'
 STAGE = (
     f'{{"token": "t", "epoch": 2, "marks": {MARKS}, "synopses": {{"k.rows": {{"next": 3, "log": [1, 3]}}}}, '
     '"chunks": {"k.rows": [1, 3]}, "formats": {"k.rows": ["KeyedTable", 4]}, "rows": {"k.rows": 10}}'
@@ -58,7 +56,7 @@ def test_a_change_of_a_manifest_is_written_as_it_was_read() -> None:
 
 def test_what_a_manifest_holds() -> None:
     found = ShardManifest.from_json(json.loads(STAGE))
-    marks = StageMarks({"S": SourceProgress(1, 5, False, -9)}, {0: {"S": 1, "R": None}}, {"k": {"done": None}})
+    marks = StageMarks({"S": SourceProgress(1, 5, False, -9, -10)}, {0: {"S": 1, "R": None}}, {"k": {"done": None}})
     stored = StoredSynopsis({"next": 3, "log": [1, 3]}, [1, 3], "KeyedTable", 4, 10)
     assert found == ShardManifest("t", 2, marks, {"k.rows": stored})
     assert found.chunks == {"k.rows.1", "k.rows.3"}

@@ -47,9 +47,9 @@ _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 _PREFIX = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
 
 
-def too_many(statements: int) -> str:
-    """Return the message for a script of too many statements."""
-    return f"this script has {statements:,} statements, {MAX_STATEMENTS:,} are the limit"
+def too_many(statements: int, most: int) -> str:
+    """Return the message for a script of too many statements. most: the limit."""
+    return f"this script has {statements:,} statements, {most:,} are the limit"
 
 
 def too_deep(tokens: Sequence[Token], levels: int | None = None) -> Token | None:
@@ -164,10 +164,15 @@ def _whole_size(root: Algebra) -> _Size:
 
 @derived
 def _query_size(root: Algebra) -> _Size:
-    """Return the size of `root` as a whole query. Where it has several inputs, everything below it is visited."""
+    """Return the size of `root` as a whole query, computed once."""
     if len(root.inputs) == 1:
         (below,) = root.inputs
         return _size(root, {below.fingerprint: _query_size(below)}, set())
+    return _measured(root)
+
+
+def _measured(root: Algebra) -> _Size:
+    """Return the size of `root` as a whole query, by visiting everything below it."""
     sizes: dict[str, _Size] = {}
     counted: set[str] = set()
     stack = [root]

@@ -199,7 +199,7 @@ class StatementAnalysis:
         text = written.rest
         found = self._parsed.pop(text, None)
         if len(written.before) > MAX_STATEMENTS:
-            raise written.error(PenstockError("P0105", too_many(len(written.before))))
+            raise written.error(PenstockError("P0105", too_many(len(written.before), MAX_STATEMENTS)))
         if found is None:
             try:
                 found = await self._door.parsed(text)

@@ -55,7 +55,9 @@ def parse_statements(source: SourceText) -> ParsedScript:
     if unclosed is not None and parts:
         parsed.lost |= _declared(parts.pop())  # the statement in which the quotes open
     if len(parts) > MAX_STATEMENTS:
-        parsed.errors.append(source.error("P0105", too_many(len(parts)), token_span(parts[MAX_STATEMENTS][0])))
+        parsed.errors.append(
+            source.error("P0105", too_many(len(parts), MAX_STATEMENTS), token_span(parts[MAX_STATEMENTS][0]))
+        )
         return parsed
     for part in parts:
         curly = curly_quote(source, part)

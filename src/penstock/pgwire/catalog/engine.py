@@ -1,7 +1,7 @@
 """Answers to statements that read the catalogs, or nothing at all: `SELECT 1`.
 
 Such a statement is read by PostgreSQL's grammar, translated (`queries.py`), and carried out by DuckDB in a process of
-its own (`database.py`); it waits for no round of the run. It ends after a time, when it is cancelled, and where it
+its own (`database/`); it waits for no round of the run. It ends after a time, when it is cancelled, and where it
 takes more memory than a statement may.
 """
 
