@@ -16,7 +16,10 @@ from penstock.runtime.monitoring.reports import IngestReport, ShardReport, repor
 from penstock.runtime.state.shard_manifest import FileManifest, ManifestChange, ShardManifest, StoredSynopsis
 from penstock.storage.documents import array, flag, integer, integer_pairs, nested, text
 
-MARKS = '{"progress": {"S": [1, 5, false, -9, -10]}, "firsts": {"0": {"S": 1, "R": null}}, "operators": {"k": {"done": null}}}'
+MARKS = (
+    '{"progress": {"S": [1, 5, false, -9, -10]}, "firsts": {"0": {"S": 1, "R": null}}, '
+    '"operators": {"k": {"done": null}}}'
+)
 STAGE = (
     f'{{"token": "t", "epoch": 2, "marks": {MARKS}, "synopses": {{"k.rows": {{"next": 3, "log": [1, 3]}}}}, '
     '"chunks": {"k.rows": [1, 3]}, "formats": {"k.rows": ["KeyedTable", 4]}, "rows": {"k.rows": 10}}'
