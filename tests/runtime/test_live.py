@@ -52,7 +52,7 @@ def test_random_lives(case_count: int | None, case_seed: int | None) -> None:
     for seed in range(case_count or LIVES):
         system = random_life(seed + 100_000 * (case_seed or 0))
         emitted += sum(table.num_rows for life in system.lives.values() for table in life.tables)
-    assert emitted > 100
+    assert emitted > 50
 
 
 def test_random_lives_whose_plans_change(case_count: int | None, case_seed: int | None) -> None:

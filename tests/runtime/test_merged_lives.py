@@ -87,7 +87,7 @@ def test_something_is_merged_in_such_lives(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 #: The seed of a life in which several kinds of steps are merged.
-MERGING = 9
+MERGING = 16
 
 
 @pytest.mark.slow
