@@ -116,16 +116,22 @@ _MOST = 0.8
 def nearest_address(path: str, routes: Iterable[Any]) -> str | None:
     """Return a hint with the address that is like `path`, or the methods of `path` itself; None where none is."""
     words = path.split("/")[1:]
-    found: list[tuple[float, str, str]] = []
-    for route in routes:
+    found: list[tuple[float, int, str, str]] = []
+    for place, route in enumerate(routes):
         if isinstance(route, APIRoute) and route.include_in_schema:
             others = route.path.replace(":path}", "}").split("/")[1:]
             likes = [_like(words, others), _like(["v1", *words], others, _WORD)]
-            found += [(*like, method) for like in likes if like is not None for method in route.methods or ()]
+            found += [
+                (like[0], place, like[1], method)
+                for like in likes
+                if like is not None
+                for method in route.methods or ()
+            ]
     if not found:
         return None
-    cost, address, _ = min(found)
-    methods = " or ".join(dict.fromkeys(method for _, there, method in sorted(found) if there == address))
+    # Of several that are as near, the first that is declared.
+    cost, _, address, _ = min(found)
+    methods = " or ".join(sorted({method for *_, there, method in found if there == address}))
     return f"{methods} is" if not cost else f"did you mean {methods} {address}?"
 
 
