@@ -20,12 +20,10 @@ _WITHIN = "k is a number of rows or a length of time: WITHIN 3 ROWS, WITHIN 10 S
 
 def read_promise(parser: ClauseGrammar) -> PromiseClause | None:
     """Parse [CONSTRAINT name] promise [mode]; return None where none is next."""
-    start = parser._here()
-    named = parser._take("CONSTRAINT")
-    name = parser._name("a name for the constraint") if named else None
+    start, name = parser._here(), _read_name(parser)
     found = _read_kind(parser)
     if found is None:
-        if named:
+        if name is not None:
             parser._fail("UNIQUE, FOREIGN KEY, CLUSTERED BY or ORDERED BY")
         return None
     return replace(found, name=name, mode=_read_mode(parser), span=parser._since(start))
@@ -33,15 +31,18 @@ def read_promise(parser: ClauseGrammar) -> PromiseClause | None:
 
 def read_reference(parser: ClauseGrammar, column: Name) -> PromiseClause | None:
     """Parse [CONSTRAINT name] REFERENCES ... [mode] behind the column that refers; return None where it is not next."""
-    start = parser._here()
-    named = parser._take("CONSTRAINT")
-    name = parser._name("a name for the constraint") if named else None
+    start, name = parser._here(), _read_name(parser)
     if not parser._match(TokenType.REFERENCES):
-        if named:
+        if name is not None:
             parser._fail("REFERENCES", hint="other promises follow the clauses of the stream, behind its connector")
         return None
     found = _read_parent(parser, PromiseClause(PromiseKind.FOREIGN_KEY, (column,)))
     return replace(found, name=name, mode=_read_mode(parser), span=parser._since(start))
+
+
+def _read_name(parser: ClauseGrammar) -> Name | None:
+    """Parse [CONSTRAINT name]."""
+    return parser._name("a name for the constraint") if parser._take("CONSTRAINT") else None
 
 
 def begins_promise(token: Token) -> bool:

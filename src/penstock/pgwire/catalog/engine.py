@@ -38,6 +38,8 @@ from penstock.results.cancellation import Cancellation
 
 #: Units that may stand behind an interval.
 _UNITS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"})
+#: Statements that are kept translated, by connection.
+_KNOWN = 100
 
 
 class _PlainParser(PostgresParser):
@@ -193,10 +195,6 @@ class CatalogEngine:
         while len(self._known) > _KNOWN:
             self._known.pop(next(iter(self._known)))
         return known[1]
-
-
-#: Statements that are kept translated, by connection.
-_KNOWN = 100
 
 
 def _described(column: SqlColumn) -> WireType:

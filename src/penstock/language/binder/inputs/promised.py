@@ -51,16 +51,14 @@ class Equalities:
         for condition in conditions:
             pair = plain_pair(condition)
             if pair is not None:
-                one, other = map(self._root, pair)
+                one, other = map(self.root, pair)
                 self._parents[max(one, other)] = min(one, other)
 
-    def _root(self, column: int) -> int:
+    def root(self, column: int) -> int:
+        """Return the first of the columns that equal a column; the same one for all of them."""
         while (parent := self._parents.get(column, column)) != column:
             column = parent
         return column
-
-    def same(self, one: int, other: int) -> bool:
-        return self._root(one) == self._root(other)
 
 
 def plain_pair(condition: Expression) -> tuple[int, int] | None:
@@ -121,12 +119,10 @@ def _first_pair(placed: Sequence[PlacedInput], equalities: Equalities) -> tuple[
 
 
 def _pairs(one: PlacedInput, other: PlacedInput, equalities: Equalities) -> frozenset[tuple[int, int]]:
-    return frozenset(
-        (a, b)
-        for a, left in enumerate(one.places)
-        for b, right in enumerate(other.places)
-        if equalities.same(left, right)
-    )
+    partners: dict[int, list[int]] = {}
+    for b, right in enumerate(other.places):
+        partners.setdefault(equalities.root(right), []).append(b)
+    return frozenset((a, b) for a, left in enumerate(one.places) for b in partners.get(equalities.root(left), ()))
 
 
 def _joined(

@@ -74,7 +74,8 @@ def _same_in(columns: range, column: int, equalities: Equalities) -> int | None:
     """Return the one of `columns` that equals a column of FROM."""
     if column in columns:
         return column
-    return next((one for one in columns if equalities.same(one, column)), None)
+    root = equalities.root(column)
+    return next((one for one in columns if equalities.root(one) == root), None)
 
 
 def _closing(member: FromInput, columns: frozenset[int], part: exp.Expr, context: Context) -> Promises:

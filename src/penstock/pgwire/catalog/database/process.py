@@ -88,7 +88,7 @@ class Database:
                 side_effects=name in self.lookups.of_session,
             )
         self._connection.execute(_FACTS)
-        self._insert("facts.types", [_type_row(one) for one in all_types()])
+        self._insert_rows("facts.types", [_type_row(one) for one in all_types()])
         self._connection.execute("SET lock_configuration = true")
 
     def interrupt(self) -> None:
@@ -167,22 +167,22 @@ class Database:
         for schema, table in self._filled:
             self._connection.execute(f'DROP TABLE "pg {schema}"."{table}"')
         self._filled.clear()
-        self._insert("facts.schemas", list(image.schemas.items()))
-        self._insert("facts.relations", relations)
-        self._insert("facts.columns", columns)
+        self._insert_rows("facts.schemas", list(image.schemas.items()))
+        self._insert_rows("facts.relations", relations)
+        self._insert_rows("facts.columns", columns)
 
     def _fill(self, schema: str, table: str, request: DatabaseRequest) -> None:
         """Make a table, unless it is there."""
         if schema not in SCHEMAS:
             types, values = request.control[table]
             self._create(schema, table, types)
-            self._insert(f'"pg {schema}"."{table}"', list(zip(*values.values(), strict=True)), list(values))
+            self._insert(f'"pg {schema}"."{table}"', list(values.values()), list(values))
             return
         if (schema, table) in self._filled and table not in _OF_SESSION:
             return
         if table in _OF_SESSION:
-            self._insert("facts.users", [(request.session.user,)])
-            self._insert("facts.settings", list(request.session.settings.items()))
+            self._insert_rows("facts.users", [(request.session.user,)])
+            self._insert_rows("facts.settings", list(request.session.settings.items()))
         self._create(schema, table, system_columns()[schema, table])
         if (definition := _DEFINITIONS.get(f"{schema}.{table}")) is not None:
             self._connection.execute(f'INSERT INTO "pg {schema}"."{table}" BY NAME {definition}')
@@ -192,14 +192,17 @@ class Database:
         columns = ", ".join(f'"{name}" {duck_type(type_)}' for name, type_ in types.items())
         self._connection.execute(f'CREATE OR REPLACE TABLE "pg {schema}"."{table}" ({columns})')
 
-    def _insert(self, table: str, rows: Sequence[Sequence[object]], names: Sequence[str] = ()) -> None:
+    def _insert_rows(self, table: str, rows: Sequence[Sequence[object]]) -> None:
         """Put rows in place of those of a table."""
+        self._insert(table, [list(column) for column in zip(*rows, strict=True)])
+
+    def _insert(self, table: str, columns: Sequence[list[object]], names: Sequence[str] = ()) -> None:
+        """Put rows, given by column, in place of those of a table."""
         self._connection.execute(f"DELETE FROM {table}")
-        if not rows:
+        if not columns or not columns[0]:
             return
         given = ", ".join(f'"{name}"' for name in names)
         described = self._connection.execute(f"SELECT {given or '*'} FROM {table} LIMIT 0").description or ()
-        columns = [list(column) for column in zip(*rows, strict=True)]
         values = ", ".join(f"unnest(${n}::{one[1]}[])" for n, one in enumerate(described, 1))
         self._connection.execute(f"INSERT INTO {table} {f'({given}) ' if given else ''}SELECT {values}", columns)
 

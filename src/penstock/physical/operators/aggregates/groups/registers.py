@@ -26,9 +26,6 @@ from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.physical.synopses.tables.ordered_bags import ExtremeBag
 from penstock.physical.synopses.tables.skyline import Skyline
 
-#: The lanes of `rank_sums` behind the count of an argument.
-_SUMS = 3
-
 
 class RegisterMaxima:
     """The registers of one argument. column: of its cells among the values of lane rows; known_ends: whether the
