@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ScriptErrors
@@ -97,6 +97,7 @@ def spliced(text: str, values: list[WrittenValue]) -> str:
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(STATEMENTS), VALUES, VALUES)
+@example("SELECT a FROM s WITH PREFERENCE WEIGHTED $1, $2 * b", (b"", "bytea"), (False, "bool"))
 def test_values_in_the_tree_are_literals_in_the_text(
     text: str, first: tuple[Any, str], second: tuple[Any, str]
 ) -> None:

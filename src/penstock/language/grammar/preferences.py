@@ -92,6 +92,7 @@ class PreferenceGrammar(FrequentGrammar):
             TokenType.L_PAREN,
             TokenType.NUMBER,
             TokenType.STRING,
+            TokenType.HEX_STRING,
             TokenType.CASE,
             TokenType.IDENTIFIER,
             TokenType.PARAMETER,
