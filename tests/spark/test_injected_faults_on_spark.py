@@ -177,6 +177,7 @@ def test_exceptions_behind_the_answers_of_the_past(spark: Any, tmp_path: Path, f
         (Step("runtime/spark/input/input_planner.py", "InputPlanner._take_over", "return"), "failed"),
         (Step("runtime/spark/start.py", "keep_results", "return"), "applied"),
         (Step("runtime/spark/retention/retained_log.py", "RetainedLog.begin"), "applied"),
+        (Step("runtime/spark/input/source_log.py", "stamp"), "applied"),
     ):
         became, _ = inject(life, kind, step, faults)
         assert became == wanted, step

@@ -121,6 +121,8 @@ class RoundLog:
             raise unwritable(self.place, error) from error
         reached = read_offset(folder, epoch)
         self._offset = reached or carried or self._planner.start()
+        #: The tasks of the outstanding round, alone and by file, while they are not written.
+        self._unwritten: tuple[list[ReadTask], list[tuple[ReadTask, ...]]] | None = None
         self._delivered_round = folder.delivered().round
         self._has_run = reached is not None and reached.round <= self._delivered_round
         if not self._has_run and self._offset.round == self._delivered_round:
@@ -186,7 +188,7 @@ class RoundLog:
                 self._round_seconds, self._answer_bytes, self._is_behind = seconds, answers, behind
                 self._retention.delivered(number, self._offset.after(seen))
                 self._state_changed.notify_all()
-        self._advance()
+        self._try_to_advance()
         storage().remove_tree(self._folder_of(number - _KEPT))
 
     def change(self, begin: Callable[[], RoundChange | None], after_failure: bool = False) -> None:
@@ -207,7 +209,7 @@ class RoundLog:
             self._change(begin, after_failure)
         finally:
             if not self._stopped.is_set():
-                self._advance()
+                self._try_to_advance()
 
     def planner_after(self, intake: Intake) -> InputPlanner:
         """Return what plans the rounds after a change that is to come. intake: that of its plan."""
@@ -332,8 +334,21 @@ class RoundLog:
         self._stopped.set()
         self._thread.join()
 
+    def _try_to_advance(self) -> None:
+        """Plan the next round at once. What has been delivered or changed stays so where that fails: the thread tries
+        again, and only what it meets then ends the run."""
+        try:
+            self._advance()
+        except PenstockError:
+            pass
+        except Exception as error:
+            log_internal(error, "the next round cannot be planned yet")
+
     def _advance(self) -> None:
         with self._lock:
+            if self._unwritten is not None:
+                self._write_round(*self._unwritten)
+                return
             if self._change_required or (self._pending_changes and self._has_run):
                 return
             if self._clock() < self._earliest_start:
@@ -355,9 +370,16 @@ class RoundLog:
             tasks = self._planner.pieces(before, after)
             files = self._files(tasks)
             self._offset = replace(after, before=before, tasks=len(files), epoch=self._epoch)
-            self._record(after.round, tasks)
-            self._folder.write_mark(OFFSET, self._offset.as_json())
-            self._publish(after.round, files)
+            self._unwritten = tasks, files
+            self._write_round(tasks, files)
+
+    def _write_round(self, tasks: list[ReadTask], files: list[tuple[ReadTask, ...]]) -> None:
+        """Write the outstanding round; called again where it fails."""
+        self._record(self._offset.round, tasks)
+        self._folder.write_mark(OFFSET, self._offset.as_json())
+        if not storage().exists(self._folder_of(self._offset.round)):
+            self._publish(self._offset.round, files)
+        self._unwritten = None
 
     def _look_ahead(self) -> None:
         """Look for input while a round is outstanding, so that the next one does not wait for that."""
