@@ -298,6 +298,14 @@ def test_an_exception_behind_the_change_of_the_engine(world: World, faults: Faul
         assert check(world, STATEMENTS[kind], step, faults) == "applied"
 
 
+@pytest.mark.parametrize("function", ["finish", "note"])
+@pytest.mark.parametrize("event", ["call", "return"])
+def test_an_exception_where_outcomes_are_written(world: World, faults: Faults, function: str, event: str) -> None:
+    for kind in ("CREATE VIEW", "UPDATE"):
+        step = Step("control/command_log.py", f"CommandLog.{function}", event)
+        assert check(world, STATEMENTS[kind], step, faults) == "applied"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", STATEMENTS)

@@ -530,7 +530,7 @@ class Applier:
             if not self._unwritten:
                 return
             try:
-                self._log.finish(self._unwritten)
+                self._finish(self._unwritten)
                 self._unwritten, self._owes_outcomes = [], False
             except Exception as error:
                 self._owes_outcomes = True
@@ -539,6 +539,17 @@ class Applier:
                     raise
                 if not isinstance(error, PenstockError):
                     log_internal(error, "outcomes are written later")
+
+    def _finish(self, outcomes: Sequence[CommandOutcome]) -> None:
+        """Write outcomes; a second time after an error that nobody has foreseen, as those who wait for them would else
+        wait for the next command."""
+        try:
+            self._log.finish(outcomes)
+        except PenstockError:
+            raise
+        except Exception as error:
+            log_internal(error, "outcomes are written again")
+            self._log.finish(outcomes)
 
     def _save_catalog(self) -> None:
         """Store the declarations every so often."""

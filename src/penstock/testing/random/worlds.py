@@ -397,7 +397,8 @@ class _Maker(Relations):
         else:
             # A query with RESTORE has windows of one SLIDE, so no views with windows of their own, and WSTREAM none
             # with DISTINCT; the first source of a query with RESTORE is a stream.
-            bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
+            inputs = [t for t in self.tables if self.slide is None or not t.name.startswith("V")]
+            bare = [t for t in inputs if t.is_stream or (not self.restored and t.name in "RU")]
             table = self.choices.pick(bare if self.bare else self.tables)
             self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
