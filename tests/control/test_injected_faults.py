@@ -306,6 +306,13 @@ def test_an_exception_where_outcomes_are_written(world: World, faults: Faults, f
         assert check(world, STATEMENTS[kind], step, faults) == "applied"
 
 
+@pytest.mark.parametrize("event", ["call", "return"])
+def test_an_exception_where_rows_of_a_transaction_are_posted(world: World, faults: Faults, event: str) -> None:
+    """What else the transaction has done stands already."""
+    step = Step("control/row_changes.py", "post_rows", event)
+    assert check(world, STATEMENTS["BEGIN .. COMMIT"], step, faults) == "applied"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", STATEMENTS)

@@ -437,18 +437,31 @@ class Applier:
         rows += rows_of(transaction, after, static=False)
         lost: dict[int, PenstockError] = {}
         for row, source in rows:
-            try:
-                self._change_row(transaction, after, row, source)
-            except Exception as error:
-                if isinstance(error, PenstockError) and error.code == "P0601":
-                    raise
-                lost[row.number] = as_known(error, "its rows cannot be changed")
-                self._withdraw(row)
+            error = self._change_row_or_withdraw(transaction, after, row, source)
+            if error is not None and error.code == "P0601":
+                # Nobody has foreseen it: the other statements of the transaction stand, so it is tried once more.
+                error = self._change_row_or_withdraw(transaction, after, row, source)
+            if error is not None:
+                lost[row.number] = error
         counts = {number: self._row_counts.get(number) for number in transaction.numbers}
         return [
             replace(one, rows=counts[one.number]) if one.number not in lost else failure(one.number, lost[one.number])
             for one in applied(transaction, version)
         ]
+
+    def _change_row_or_withdraw(
+        self, transaction: Transaction, after: Registry, row: RowStatement, source: Source
+    ) -> PenstockError | None:
+        """Carry out a statement that changes rows; return why it has failed. Raises PenstockError P0601 where rows cannot
+        be kept."""
+        try:
+            self._change_row(transaction, after, row, source)
+        except Exception as error:
+            if isinstance(error, PenstockError) and error.code == "P0601":
+                raise
+            self._withdraw(row)
+            return as_known(error, "its rows cannot be changed")
+        return None
 
     def _withdraw(self, row: RowStatement) -> None:
         """Take back the rows of a statement that has failed, as far as they are there."""
