@@ -162,7 +162,7 @@ def _hold(streams: int, query: str, rows: int) -> Held:
         step=_STEP,
         warm=window * 1000,
         ready=ready,
-        each=lambda: sizes.append(tree_bytes(os.getpid()) - before),
+        each=lambda job, end: sizes.append(tree_bytes(os.getpid()) - before),
     )
     return Held(streams * rows * _WIDTH, measured.state_bytes, int(statistics.median(sizes)))
 

@@ -20,7 +20,7 @@ from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.properties.statistics import observe
 from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.execution.ingest import read_columns, stamp
+from penstock.physical.execution.ingest import StampedRows, read_columns, stamp
 from penstock.physical.execution.progress import SourceProgress, timed_sources
 from penstock.physical.kernels.compiled import group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
@@ -60,12 +60,13 @@ def measure(
     as_written: bool = False,
     peer: Callable[[Plan, Query], Plan] | None = None,
     ready: Callable[[], object] | None = None,
-    each: Callable[[], object] | None = None,
+    each: Callable[[LocalJob, int], object] | None = None,
 ) -> Measured:
     """The one query of `script` over `inputs` (first column: the integer timestamp, in order), in rounds of `step`
     ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash table that the told
     changes update; as_written: without choices by cost; peer: turns the plan of the query into that of a rival, to be
-    measured instead; ready: called before the first round; each: called after each measured round."""
+    measured instead; ready: called before the first round; each: called after each measured
+    round with the job and the tick at which the round ended."""
     (query,) = bind_script(script).queries
     known = observe(timed_sources(query.root), inputs)
     planning = Planning(known, by_pattern=False) if as_written else strategy.planning(known)
@@ -76,7 +77,7 @@ def measure(
     job = LocalJob(plan, compute_statics(plan, inputs))
     feeds = {name: _Feed(job, name, inputs[name]) for name in plan.sources}
     last = max(int(feed.ticks[-1]) for feed in feeds.values())
-    tuples = results = digest = 0
+    tuples = results = total = 0
     seconds = 0.0
     held: list[tuple[int, int]] = []
     kept = KeyedTable(1, 0, query.root.schema.types) if view else None
@@ -85,25 +86,28 @@ def measure(
         ready()
     for end in range(step, last + step, step):
         pieces = {name: feed.until(end) for name, feed in feeds.items()}
-        progress = {name: feed.seen for name, feed in feeds.items()}
         before = time.process_time()
-        stamped = {name: [feeds[name].stamp(piece)] for name, piece in pieces.items() if piece.num_rows}
-        answers = job.round(stamped, progress)
+        stamped = {name: feeds[name].stamp(piece) for name, piece in pieces.items() if piece.num_rows}
+        answers = job.round(
+            {name: [rows.elements] for name, rows in stamped.items()},
+            {name: feed.seen for name, feed in feeds.items()},
+            spoken={name: [rows.spoken] for name, rows in stamped.items() if rows.spoken is not None},
+        )
         for part in answers.get(query.name, ()) if kept is not None else ():
             _keep(kept, part)
         spent = time.process_time() - before
         for part in answers.get(query.name, ()):
             results += int(np.abs(part.signs).sum())
-            digest = (digest + _digest(part)) % 2**64
+            total = (total + digest(part)) % 2**64
         if end > warm:
             seconds += spent
             tuples += sum(piece.num_rows for piece in pieces.values())
-            size, rows = _state(job)
+            size, rows = state_of(job)
             if each is not None:
-                each()
+                each(job, end)
             held.append((size, rows) if kept is None else (size + kept.nbytes, rows + kept.rows))
     sizes = np.array(held, np.int64).mean(axis=0)
-    return Measured(tuples, seconds, int(sizes[0]), int(sizes[1]), results, digest)
+    return Measured(tuples, seconds, int(sizes[0]), int(sizes[1]), results, total)
 
 
 class _Feed:
@@ -122,13 +126,13 @@ class _Feed:
         stop = int(np.searchsorted(self.ticks, tick))
         piece = self._rows.slice(self._at, stop - self._at)
         self._at = stop
-        if stop:
-            self.seen = SourceProgress(int(self.ticks[0]), int(self.ticks[stop - 1]), stop == len(self.ticks))
         return piece
 
-    def stamp(self, piece: pa.RecordBatch) -> Elements:
+    def stamp(self, piece: pa.RecordBatch) -> StampedRows:
         chosen = pa.RecordBatch.from_arrays([piece.column(c) for c in self._columns], [str(c) for c in self._columns])
-        return stamp(self._source, chosen, self._columns, self._ingest.columns, SourceProgress()).elements
+        rows = stamp(self._source, chosen, self._columns, self._ingest.columns, self.seen)
+        self.seen = replace(self.seen.merge(rows.progress), ended=self._at == len(self.ticks))
+        return rows
 
 
 def _keep(view: KeyedTable, part: Elements) -> None:
@@ -142,12 +146,14 @@ def _keep(view: KeyedTable, part: Elements) -> None:
     view.shrink()
 
 
-def _state(job: LocalJob) -> tuple[int, int]:
+def state_of(job: LocalJob) -> tuple[int, int]:
+    """Return bytes and rows of all that the operators of a job hold."""
     synopses = [s for row in job.stages for executor in row for s in executor.synopses().values()]
     return sum(s.nbytes for s in synopses), sum(s.rows for s in synopses)
 
 
-def _digest(part: Elements) -> int:
+def digest(part: Elements) -> int:
+    """Return a sum over elements that depends on neither their order nor their cut; sums are added modulo 2^64."""
     columns = [*part.columns, pa.array(part.ts), pa.array(np.sign(part.signs))]
     first, second = fingerprints(columns, len(part))
     words = (first ^ second * np.uint64(0x9E3779B97F4A7C15)) * np.abs(part.signs).astype(np.uint64)

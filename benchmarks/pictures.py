@@ -94,7 +94,7 @@ def accuracies(found: Mapping[str, Any], values: Any, along: str, path: Path) ->
 
 
 def panels(shown: Any, path: Path) -> None:
-    """The figures of `promising`: one panel each, in rows of three."""
+    """The figures of `promising` and `constraints`: one panel each, in rows of three."""
     rows = -(-len(shown) // 3)
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(12.0, 3.2 * rows), layout="constrained")
@@ -103,6 +103,8 @@ def panels(shown: Any, path: Path) -> None:
             for number, (name, heights) in enumerate(panel.lines.items()):
                 axes.plot(panel.xs, heights, marker=_MARKS[number % len(_MARKS)], markersize=3, label=name)
             axes.set(title=f"{panel.name}: {panel.title}", xlabel=panel.across)
+            if panel.logarithmic:
+                axes.set_yscale("symlog", linthresh=1.0)
             axes.title.set_fontsize(8)
             axes.legend(frameon=False, fontsize=6)
         for axes in places[len(shown) :]:

@@ -19,6 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import answers, data, latency, pictures, records, run, standing
+from benchmarks.constraints import runs as constraint_runs
+from benchmarks.constraints.runs import KINDS
+from benchmarks.constraints.watching import check
 from benchmarks.live_overhead import TWINS, Measured
 from benchmarks.paired import Pairs, verdict
 from benchmarks.queries import QUERIES, STREAM
@@ -38,6 +41,7 @@ RUNS = {
     "temporal": "--quick --seeds 1",
     "promising": "--quick --seconds 70 --seeds 1",
     "frequent": "--starts 1 --packets 2000 --rows 2000",
+    "constraints": "--orders 200 --waiting 10 --ks 0,5 --sizes 100,200 --pairs 1 --auctions 60",
     "equalities": "--rows 100,200",
     "floors": "--parts memory,window --rows 4000,8000 --operators aggregate --windows 1 --rate 20 --measured 4",
 }
@@ -238,3 +242,12 @@ def test_the_processor_time_of_a_process_has_no_ticks_of_10_ms() -> None:
             pass
         found.append(processor_seconds(os.getpid())[0])
     assert all(0.003 <= after - before < 0.5 for before, after in pairwise(found))
+
+
+def test_an_answer_under_promises_that_is_not_complete_fails_the_bench() -> None:
+    rows = KINDS["clustered"].rows(200, 20, k=1, late=0.2)
+    found = constraint_runs.run(KINDS["clustered"], rows, k=1)
+    assert 0 < found.complete < 1
+    everywhere = np.ones(len(rows.fulfilments), np.bool_)
+    with pytest.raises(AssertionError, match="by definition"):
+        check(found.measured, rows.of_answer(everywhere), rows.fulfilments.t)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -21,16 +19,15 @@ from penstock.algebra.nodes.promised import (
     without_promises,
 )
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import declared_sources, over_sources, scanned_columns
+from penstock.algebra.nodes.scans import declared_sources, scanned_columns
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.properties.promises import Clustered, ForeignKey, Ordered, Promise, PromiseMode, Unique, Within
-from penstock.errors import PenstockError
+from penstock.algebra.properties.promises import Clustered, ForeignKey, Ordered, Promise, Unique, Within
 from penstock.language.scripts import bind_script
 from penstock.runtime.local.runtime import LocalJob, run_local
 from penstock.testing.compare import assert_same
 from penstock.testing.definitions import World
 from penstock.testing.oracle import run_oracle
-from penstock.testing.promises.closings import Accepted, breaches, checked
+from penstock.testing.promises.closings import Accepted, breaches
 from penstock.testing.promises.held import held_rows
 
 Rows = Sequence[tuple[Any, ...]]
@@ -483,50 +480,6 @@ def test_no_rule_changes_what_promises_end(seed: int) -> None:
         assert events == run_oracle(query, _inputs(query, rows), drain=True).events, (declared, text)
 
 
-# --- CHECKED
-
-
-def _checked(query: Query, name: str) -> Query:
-    """Return a query whose stream `name` checks its promises, as `CHECKED` declares it."""
-    source = declared_sources(query.root)[name]
-    promises = tuple(replace(promise, mode=PromiseMode.CHECKED) for promise in source.promises)
-    return replace(query, root=over_sources(query.root, {name: replace(source, promises=promises)}))
-
-
-def test_a_checked_promise_rejects_what_breaks_it() -> None:
-    declared = _stream("S", "k BIGINT, x BIGINT", "CONSTRAINT c CLUSTERED BY (k) WITHIN 0 ROWS")
-    query = _checked(_query(declared, "SELECT k, x FROM S"), "S")
-    rows = {"S": [(1, 1, 1), (2, 2, 2), (3, 1, 3), (4, None, 4), (5, 2, 5), (5, 3, 6), (6, 3, 7)]}
-    answer = run_oracle(query, _inputs(query, rows))
-    # 1 is closed at 2 and rejected at 3, where it counts all the same: it closes 2.
-    assert [row[1] for _, _, row in answer.events] == [1, 2, 4, 6, 7]
-    assert answer.rejected == {"S": {"constraint c": 2}}
-
-
-def test_of_two_unique_rows_of_one_instant_the_first_by_arrival_stays() -> None:
-    query = _checked(_query(_stream("S", "k BIGINT, x BIGINT", "UNIQUE (k)"), "SELECT k, x FROM S"), "S")
-    rows = {"S": [(1, 1, 1), (1, 1, 2), (1, None, 3), (2, 1, 4), (2, None, 5)]}
-    answer = run_oracle(query, _inputs(query, rows))
-    assert sorted(row[1] for _, _, row in answer.events) == [1, 3, 5]
-    assert answer.rejected == {"S": {"constraint k_unique": 2}}
-
-
-@pytest.mark.parametrize("seed", range(60, 80))
-def test_checked_promises_answer_by_the_rows_that_are_left(seed: int) -> None:
-    """Over data that break them: the answer is that of the same query over the rows that are left, without promises."""
-    random = Random(seed)
-    rows = {name: _rows(random, random.choice((1, 2, 4))) for name in "AB"}
-    kinds = random.sample(KINDS[:4], random.randrange(1, 3))
-    columns = "x BIGINT, v BIGINT, w BIGINT"
-    declared = _stream("A", columns, " ".join(kinds)) + _stream("B", columns)
-    query = _checked(_query(declared, JOINS[0].format(a="", b="")), "A")
-    gone = checked(declared_sources(query.root)["A"].promises, [(row[0], row) for row in rows["A"]])
-    dropped = {position for positions in gone.values() for position in positions}
-    left = {**rows, "A": [row for position, row in enumerate(rows["A"]) if position not in dropped]}
-    plain = _query(declared, JOINS[0].format(a="", b=""))
-    assert _answer(query, rows) == _answer(plain, left, promised=False)
-
-
 # --- the engine in one process
 
 MET_AT_ONCE = (
@@ -577,27 +530,6 @@ def test_children_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     found = run_local([query], _inputs(query, rows), shards=1, batch_rows=100).tables["q"]
     assert found.num_rows == 2000
     assert most[0] < 5 + 2 * 100  # the parents, and what waits of one batch
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("SELECT O.id FROM O, G WHERE O.id = G.id", "a join that ends its state by CLUSTERED BY of G"),
-        ("SELECT id FROM G WHERE CLOSED(id)", "CLOSED by CLUSTERED BY of G"),
-        ("SELECT DISTINCT id FROM G", "DISTINCT that ends its state by CLUSTERED BY of G"),
-        ("SELECT id, COUNT(*) AS n FROM G GROUP BY id", "GROUP BY that ends its state by CLUSTERED BY of G"),
-        ("SELECT id, COUNT(*) AS n FROM G GROUP BY id HAVING CLOSED(id)", "CLOSED by CLUSTERED BY of G"),
-        (
-            "SELECT O.id FROM O [RANGE 9 SECONDS], F WHERE O.id = F.id AND O.item = F.item",
-            "a join that ends its state by FOREIGN KEY of F, UNIQUE of O",
-        ),
-    ],
-)
-def test_what_the_engines_do_not_carry_out_is_refused(text: str, what: str) -> None:
-    query = _query(KEYED + _stream("G", "id BIGINT", "CLUSTERED BY (id)"), text)
-    with pytest.raises(PenstockError, match=re.escape(f"{what} is not supported yet")) as caught:
-        run_local([query], {})
-    assert caught.value.code == "P0901"
 
 
 def test_columns_that_are_not_read_are_pruned() -> None:

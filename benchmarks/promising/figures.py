@@ -27,13 +27,14 @@ FAST, RATES = 2_000.0, (100.0, 200.0, 500.0, 1_000.0, 1_500.0, 2_000.0, 3_000.0)
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure or part of one. lines: name -> a value for each x."""
+    """One figure or part of one. lines: name -> a value for each x; logarithmic: the height, with a 0."""
 
     name: str
     title: str
     across: str
     xs: tuple[float, ...]
     lines: dict[str, list[float]]
+    logarithmic: bool = False
 
 
 @dataclass(frozen=True)

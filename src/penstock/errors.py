@@ -71,6 +71,7 @@ CODES: dict[str, str] = {
     "P0375": "a session window that does not fit",
     "P0376": "shedding of a query that cannot shed",
     "P0380": "a promise or a heartbeat that does not fit its stream",
+    "P0381": "a punctuation that is no conjunction of comparisons with constants",
     "P0382": "two promises of one name",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",

@@ -22,6 +22,7 @@ from penstock.connectors.arguments import (
     heartbeat_of,
     names_argument,
     position_of,
+    punctuated_of,
     script_argument,
     settings_argument,
     table_argument,
@@ -178,6 +179,7 @@ class Session:
         order_within: str | None = None,
         advance_at_most: str | None = None,
         heartbeat: str | None = None,
+        punctuated: str | None = None,
     ) -> SourceHandle:
         """Declare a DataFrame (of Spark, streaming or static, of pandas or Polars) or an Arrow table as a stream.
 
@@ -187,6 +189,8 @@ class Session:
             order_within: its slack, such as '5 SECONDS' or a timedelta.
             advance_at_most: how far an element may be beyond the largest timestamp before it.
             heartbeat: a BOOLEAN column; a row in which it is true is a heartbeat and no element, as of HEARTBEAT BY.
+            punctuated: a STRING column; a row in which it is not NULL is a punctuation and no element, as of PUNCTUATED
+                BY.
         """
         df = table_argument(text_argument(name, "the name of a stream"), df)
         columns = self._columns(name, df)
@@ -194,7 +198,8 @@ class Session:
         slack = ticks_of(order_within, "order_within", domain) or 0
         source = Source(name, True, columns, "DATAFRAME", (), position, domain, slack)
         ahead = ticks_of(advance_at_most, "advance_at_most", domain)
-        return self._declare(replace(source, ahead=ahead, heartbeat=heartbeat_of(name, columns, heartbeat)), df)
+        source = replace(source, ahead=ahead, heartbeat=heartbeat_of(name, columns, heartbeat))
+        return self._declare(replace(source, punctuated=punctuated_of(name, columns, punctuated)), df)
 
     def relation(
         self,

@@ -245,6 +245,12 @@ TABLE: tuple[Setting, ...] = (
         "the count of a pane that `FREQUENT` may miss: that of its (k+1)-th item, or of its k-th as in `[golab 6]`",
     ),
     Setting(
+        "punctuations",
+        1_000_000,
+        _count(1, 100_000_000),
+        "punctuations that a stream keeps at most: one beyond is refused, or of a record a dead letter",
+    ),
+    Setting(
         "shards",
         0,
         _count(0, MOST_SHARDS),

@@ -126,9 +126,10 @@ def test_check_of_a_script_for_a_server(tmp_path: Path) -> None:
         "CREATE QUERY gone AS SELECT k FROM S; DROP QUERY gone;\n"
     )
     code, out, err = call("check", "--serve", place)
-    first, of_q, of_f = out.splitlines()
+    first, of_q, of_f, *promises = out.splitlines()
     assert (code, err, first) == (0, "", f"{place}: correct, 2 queries")
     assert of_q.startswith("q: state bounded by RANGE 1 HOUR of S; about") and "number of groups (k)" in of_f
+    assert any("ALTER STREAM S ADD CONSTRAINT k_clustered CLUSTERED BY (k)" in line for line in promises)
     assert not (tmp_path / "out").exists()
     code, out, err = call("check", place)
     assert (code, out) == (2, "") and "P0702: FROM HTTP () needs a server" in err and "penstock check --serve" in err

@@ -10,8 +10,7 @@ import pytest
 from penstock.algebra.nodes.query import Start
 from penstock.connectors.sources.posted_files import rows_files
 from penstock.control.engine import Activity, NextVersion, StandingQuery, StandingSource
-from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, BatchLogWriter, log_source
-from penstock.control.entities.batches import BATCH_LOG, is_logged
+from penstock.control.entities.batches import BATCH_LOG, LOG_ID, LOG_NAME, BatchLogWriter, is_logged, log_source
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import ScriptErrors
 from penstock.runtime.monitoring.figures import BatchFigures

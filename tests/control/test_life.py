@@ -234,7 +234,7 @@ def test_after_a_swap_the_former_plan_goes_on_with_its_own_query(running: Regist
     statement("ALTER QUERY q SWAP WITH p")(draft)
     one = draft.stored.named("q")
     assert one is not None and one.query is not None and one.query.beside is not None
-    assert one.text == OTHER and one.query.beside.definition == Definition(registry.named("q").text)
+    assert one.text == OTHER and one.query.beside.definition == registry.named("q").definition
     roots = {name: query.root.fingerprint for name, query in draft.bound.queries.items()}
     assert draft.bound.beside["q"].query.root.fingerprint == roots["p"] != roots["q"]
     # The same where it is bound anew.

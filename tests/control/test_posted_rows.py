@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.heartbeats import Heartbeat
 from penstock.connectors.sources import open_source
 from penstock.control import posted_rows
 from penstock.control.posted_rows import PostedRows
@@ -206,11 +207,11 @@ def test_a_heartbeat_survives_a_loss_of_power_once_it_was_accepted(tmp_path: Pat
         posted = PostedRows(folder, DAY)
         posted.post(STREAM, 3, rows(1), "before")
         with replaced_storage(LocalStorage(calls)), suppress(PowerLost):
-            accepted = posted.post(STREAM, 3, rows(), "beat", heartbeat=5)
+            accepted = posted.post(STREAM, 3, rows(), "beat", record=Heartbeat(5))
         calls.lose(how, random.Random(number), [folder])
         again = PostedRows(folder, DAY)
         assert not accepted or again.has(3, "beat")
-        again.post(STREAM, 3, rows(), "beat", heartbeat=5)
+        again.post(STREAM, 3, rows(), "beat", record=Heartbeat(5))
         again.post(STREAM, 3, rows(6))
         connector = open_source(again.source(STREAM, 3))
         splits = [split for path in connector.discover(frozenset()) for split in connector.splits(path)]

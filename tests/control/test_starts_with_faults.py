@@ -42,10 +42,10 @@ def binding(patch: pytest.MonkeyPatch) -> None:
     """The odd query cannot be bound."""
     bind = registry.declared
 
-    def broken(one: Any, catalog: Any, beside: bool = True) -> Any:
+    def broken(one: Any, *rest: Any, **options: Any) -> Any:
         if one.name == "odd":
             raise KeyError("odd")
-        return bind(one, catalog, beside)
+        return bind(one, *rest, **options)
 
     patch.setattr(registry, "declared", broken)
     patch.setattr(merging, "declared", broken)

@@ -21,7 +21,9 @@ from penstock import physical  # noqa: F401 - every operator of the algebra is l
 from penstock.algebra import Algebra, Frequent
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.preferences import WithPreference
+from penstock.algebra.nodes.promised import PromisedJoin
 from penstock.algebra.nodes.shed import StretchBudget
+from penstock.algebra.optimizer.optimizer import optimize
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.aggregates import AGGREGATES, build_aggregate
 from penstock.expressions.aggregates.sketch import SketchFunction
@@ -35,7 +37,6 @@ from penstock.language.plan_form import FORMAT, MAX_CHARACTERS, MAX_LEVELS, Part
 from penstock.language.plans.document import exported, logical, read_plan
 from penstock.language.plans.fields import DataField, data_fields
 from penstock.language.plans.nodes import NODES, REWRITTEN
-from penstock.language.plans.promises import PROMISES
 from penstock.language.plans.scalar_binding import NamedColumns, ScalarReader
 from penstock.language.plans.scalar_text import written, written_time
 from penstock.language.printer import string_text
@@ -96,8 +97,8 @@ def test_the_page_has_the_fields_of_every_operator() -> None:
     """A row has the names of operators, then their fields: in brackets those that may be missing."""
     page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
     budget = {f"[{one.name}]" for one in data_fields(StretchBudget)}
-    # Those by promises are refused as data; the other two have tables of their own.
-    others = (WithPreference, Frequent, *PROMISES)
+    # These two have tables of their own.
+    others = (WithPreference, Frequent)
     forms = {kind.__name__: form for kind, form in NODES.items() if not issubclass(kind, others)}
     found: dict[str, set[str]] = {}
     for line in page.partition("| node | fields | inputs |")[2].partition("\n\n")[0].splitlines()[2:]:
@@ -234,6 +235,59 @@ def test_rows_of_constants_are_read_as_they_were() -> None:
         again = read_plan(_text(exported(query.root, _context(bound))), _context(bound))
         assert logical(again) == logical(query.root) and _properties(again) == _properties(query.root)
         assert again.fingerprint == query.root.fingerprint
+
+
+PROMISED = """CREATE STREAM o (ts INT, k INT, w BIGINT) FROM MEMORY () TIMESTAMP BY ts UNIQUE (k) ORDERED BY (w);
+CREATE STREAM f (ts INT, k BIGINT, w BIGINT) FROM MEMORY () TIMESTAMP BY ts
+  CONSTRAINT whole CLUSTERED BY (k) WITHIN 2 ROWS CLUSTERED BY (w);
+CREATE STREAM g (ts INT, k INT REFERENCES o, w BIGINT) FROM MEMORY () TIMESTAMP BY ts CLUSTERED BY (k, w);
+CREATE QUERY wider AS SELECT f.k FROM o [RANGE 3 SECONDS SLIDE 2 SECONDS], f WHERE o.k = f.k;
+CREATE QUERY two AS SELECT f.w FROM o, f WHERE o.k = f.k AND o.w = f.w AND o.ts < f.ts;
+CREATE QUERY three AS SELECT f.w FROM o, f, g [NOW] WHERE o.k = f.k AND f.w = g.w;
+CREATE QUERY child AS SELECT g.w FROM o LEFT JOIN g ON o.k = g.k AND o.w = g.w;
+CREATE QUERY every AS SELECT f.w FROM o FULL JOIN f ON o.k = f.k;
+CREATE QUERY alone AS SELECT o.w, EXISTS (SELECT * FROM f WHERE f.k = o.k AND f.w > 1) AS e FROM o
+  WHERE NOT EXISTS (SELECT * FROM f WHERE f.w = o.w) AND o.k IN (SELECT f.k FROM f);
+CREATE QUERY itself AS SELECT a.w FROM f AS a, f AS b WHERE a.k = b.k;
+"""
+
+
+def test_joins_by_promises_are_read_as_they_were() -> None:
+    bound = bind_script(PROMISED)
+    for query in bound.queries:
+        assert any(isinstance(node, PromisedJoin) for node in operators(query.root)), query.name
+        for root in (query.root, optimize(query.root)):
+            again = read_plan(_text(exported(root, _context(bound))), _context(bound))
+            assert logical(again) == logical(root) and _properties(again) == _properties(root), query.name
+            assert again.fingerprint == root.fingerprint or root is not query.root, query.name
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"whole"', '"other"', "rows of the side left do not leave by other of f here"),
+        ('"side": "left"', '"side": "right"', "rows of the side right do not leave by whole of f here"),
+    ],
+)
+def test_a_promise_that_ends_no_rows_of_a_join_is_refused(before: str, after: str, said: str) -> None:
+    bound = bind_script(PROMISED)
+    text = _text(exported(bound.queries[0].root, _context(bound)))
+    assert before in text
+    with pytest.raises(PenstockError, match=said) as caught:
+        read_plan(text.replace(before, after), _context(bound))
+    assert caught.value.code == "P0373"
+
+
+def test_promises_of_a_join_stand_over_a_join() -> None:
+    bound = bind_script(PROMISED)
+    data = exported(bound.queries[0].root, _context(bound))
+    node = data
+    while node["node"] != "PromisedJoin":
+        (node,) = node["inputs"]
+    node["inputs"] = node["inputs"][0]["inputs"][:1]
+    with pytest.raises(PenstockError, match="PromisedJoin stands over a Join, an OuterJoin or a SemiJoin") as caught:
+        read_plan(_text(data), _context(bound))
+    assert caught.value.code == "P0106"
 
 
 # --- expressions

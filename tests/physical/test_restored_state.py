@@ -45,6 +45,10 @@ CASES = {
     "windows/samples_of_two_streams": NEGATIVE, "streams/restore_one_tree": NEGATIVE, "streams/restore": PATTERN,
     "streams/restore_counts": NEGATIVE, "sets/intersect_streams": PATTERN, "relations/nonretroactive_several": PATTERN,
     "relations/nonretroactive_rows": NEGATIVE, "frequent/items": NEGATIVE, "subqueries/exists": PATTERN,
+    "promises/groups_in_order": PATTERN, "promises/groups_that_are_closed": PATTERN,
+    "promises/rows_that_are_closed": NEGATIVE, "promises/orders_that_are_complete": PATTERN,
+    "promises/auctions_that_are_closed": PATTERN, "promises/punctuated_rows_count": PATTERN,
+    "promises/checked_by_several_promises": PATTERN, "joins/finitely_many_values": PATTERN,
 }  # fmt: skip
 #: What comes with several queries of a stream, or with more of its rows than scripts have.
 QUERIES = """

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.algebra.properties.heartbeats import Heartbeat
 from penstock.connectors.contract import SkippedRecords
 from penstock.control.posted_rows import PostedRows
 from penstock.control.row_changes import no_rows
@@ -66,7 +67,7 @@ class Rounds:
         self.planner._looks["S"]._last_look = self.planner._heartbeats._looks._last_look = 0.0
 
     def post(self, tick: int) -> None:
-        self.posted.post(self.source, 7, no_rows(self.source), heartbeat=tick)
+        self.posted.post(self.source, 7, no_rows(self.source), record=Heartbeat(tick))
 
     def put(self, value: int) -> None:
         self.files += 1
@@ -128,7 +129,7 @@ def test_read_heartbeats_are_removed_and_a_stream_that_is_declared_again_begins(
     left = list((tmp_path / "kept" / "7").glob("*.arrow"))
     assert len(left) < 8
     other = rounds.posted.kept(rounds.source, 8)
-    rounds.posted.post(rounds.source, 8, no_rows(rounds.source), heartbeat=3)
+    rounds.posted.post(rounds.source, 8, no_rows(rounds.source), record=Heartbeat(3))
     rounds.planner._heartbeats.__init__({"S": other}, lambda: 1.0)  # type: ignore[misc]
     rounds.planner._heartbeats._looks._last_look = 0.0
     assert rounds.planner._heartbeats.next(rounds.offset.advanced) == {"S": "8.1"}

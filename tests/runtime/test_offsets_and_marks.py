@@ -41,7 +41,7 @@ def test_the_form_of_checkpoints() -> None:
     assert FIRST.as_json() == {"round": 0, "done": {"S": 0}, "high": {"S": None}, "ended": []}
     split = {
         "path": "t", "start": 0, "stop": 9, "bytes": 0, "rows": None, "low": None, "high": None, "detail": "",
-        "heartbeat": None,
+        "heartbeat": None, "punctuation": "",
     }  # fmt: skip
     assert FULL.as_json() == {
         "round": 7,

@@ -111,7 +111,9 @@ def test_what_a_source_knows_of_its_time_is_told_and_holds_from_the_next_round_o
     offset = folder.read_mark("offset")
     assert offset["told"] == {"s": 200}
     path = rounds.place / "000000001" / "00000.json"
-    content = sealed(json.dumps([{**first.__dict__, "splits": []}]), folder.place(path))
+    content = sealed(
+        json.dumps([{**first.__dict__, "splits": [], "punctuations": first.punctuations.as_json()}]), folder.place(path)
+    )
     assert load_read_tasks(folder, f"file:{path}", content) == [replace(first, splits=())]
 
 

@@ -25,6 +25,7 @@ from penstock.server.service import (
     EntityView,
     HealthView,
     HeartbeatPosted,
+    PunctuationPosted,
     QueryView,
     RowsPosted,
     ScriptReply,
@@ -234,6 +235,10 @@ class FakeService:
     def advance(self, name: str, ts: int | str, key: str | None, caller: Caller) -> HeartbeatPosted:
         self.declaration(name)
         return HeartbeatPosted(str(ts))
+
+    def punctuate(self, name: str, where: str, key: str | None, caller: Caller) -> PunctuationPosted:
+        self.declaration(name)
+        return PunctuationPosted(where)
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
         return [one for one in self.log if one.number > after][:limit]

@@ -82,4 +82,4 @@ def test_every_operation(api_schema: schemathesis.BaseSchema, served: tuple[str,
         "PATCH /v1/queries/{query}",
         "PUT /v1/catalog",
     } <= called
-    assert len(called) == 28
+    assert len(called) == 29

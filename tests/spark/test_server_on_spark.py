@@ -28,6 +28,7 @@ SCRIPT = (
     + declared("named", " RETAIN 2 HOURS")
     + declared("kept", " RETAIN 2 HOURS")
     + f"""CREATE STREAM passed (at TIMESTAMP, room STRING) FROM HTTP () TIMESTAMP BY at;
+CREATE STREAM measured (at TIMESTAMP, n INT, m INT) FROM HTTP () TIMESTAMP BY at CONSTRAINT near ORDERED BY (m);
 CREATE RELATION levels (at TIMESTAMP, room STRING, level INT, PRIMARY KEY (room)) FROM HTTP () TIMESTAMP BY at;
 CREATE QUERY standing AS {warmest("kept")};
 CREATE RELATION names (room STRING, name STRING, PRIMARY KEY (room)) FROM MEMORY ();
@@ -235,11 +236,36 @@ def one_time_queries() -> Check:
     assert changes(client, "standing", 2)[0][:2] == [("+", "attic", 10.0), ("+", "hall", 11.0)]
 
 
+def measured_promises() -> Check:
+    """Tasks see samples of a stream, also of a column that no query reads; a restart measures from there on."""
+    client = (yield).client
+    client.execute("CREATE QUERY joined AS SELECT m.n FROM measured AS m, measured AS o WHERE m.n = o.n")
+    client.execute("ALTER STREAM measured SET (observe_constraints 'on')")
+    minutes = [{"at": f"2024-03-01 09:{n // 60:02}:{n % 60:02}", "n": n % 700, "m": n} for n in range(1_401)]
+    client.insert("measured", minutes[:900])
+    client.insert("measured", minutes[900:])
+    of = "SELECT * FROM penstock.constraints WHERE stream = 'measured' AND unit = 'ROWS' AND k_max IS NOT NULL"
+    found = at_least(client, f"{of} AND columns = 'n' AND kind = 'CLUSTERED BY' AND k_max = 699", 1)
+    assert found[0]["sample_share"] == 1 / 64 and 4 <= found[0]["elements"] <= 80
+    (near,) = at_least(client, f"{of} AND name = 'near'", 1)
+    assert (near["k_declared"], near["k_max"], near["breaches"], near["share"]) == (0, 0, 0, 1.0)
+    (suggested,) = client.execute("SHOW CONSTRAINTS OF measured SUGGESTED")
+    assert suggested.text is not None and "CLUSTERED BY (n) WITHIN 699 ROWS ASSERTED -- saves about" in suggested.text
+    client = (yield).client
+    observed = "SELECT observe_constraints FROM penstock.streams WHERE name = 'measured'"
+    assert rows(client, observed) == [{"observe_constraints": "on"}]
+    more = [{"at": f"2024-03-01 10:{n // 60:02}:{n % 60:02}", "n": n, "m": 2_000 + n} for n in range(900)]
+    client.insert("measured", more)
+    (near,) = at_least(client, f"{of} AND name = 'near' AND elements > 4", 1)
+    assert (near["k_max"], near["breaches"]) == (0, 0)
+    client.execute("ALTER STREAM measured SET (observe_constraints 'off')")
+
+
 def test_a_server_over_a_restart(tmp_path: Path) -> None:
     (tmp_path / "rooms.cql").write_text(SCRIPT, encoding="utf-8")
     checks = [
         control_relations(), tap_of_an_edge(), first_answer_of_a_query_with_a_past(), static_relations(),
-        one_time_queries(),
+        one_time_queries(), measured_promises(),
     ]  # fmt: skip
     failures: list[Exception] = []
     start(checks)

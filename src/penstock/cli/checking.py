@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
+from penstock.algebra.properties.boundedness import Grade
 from penstock.algebra.properties.statistics import known_statistics
 from penstock.connectors.sources import check_files
 from penstock.control.engine import NextVersion
@@ -19,9 +21,10 @@ from penstock.control.registry import settings_of
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.binder.statements.names_read import sources_in
-from penstock.language.catalog import MemoryRow
+from penstock.language.catalog import Catalog
 from penstock.language.queries import NOWHERE, WholeQuery
 from penstock.language.scripts.parse import parse_script
+from penstock.language.scripts.proposals import Proposal, proposed_promises
 from penstock.language.statements import AlterQueryStatement, CreateQuery, OneTimeSelect
 from penstock.language.statements.alter_query import AsAction
 from penstock.language.statements.script import Script
@@ -44,7 +47,7 @@ def check_for_run(script: str, name: str, settings: Settings) -> Iterator[str]:
     queries = [session.catalog.queries[query.lower()] for query in session.declare(script, name)]
     check_sources(queries, script)
     with_settings = [(query, session.settings) for query in queries]
-    return _report(lambda: parse_script(script, name), name, with_settings, session.warnings, session.catalog.memory)
+    return _report(lambda: parse_script(script, name), name, with_settings, session.warnings, session.catalog)
 
 
 def check_for_server(script: str, name: str, written: Mapping[str, str]) -> Iterator[str]:
@@ -68,7 +71,7 @@ def check_for_server(script: str, name: str, written: Mapping[str, str]) -> Iter
     ]
     warnings = [warning for one in found.outcomes for warning in one.warnings]
     check_sources((query for query, _ in standing), script)
-    return _report(lambda: parsed, name, standing, warnings, {})
+    return _report(lambda: parsed, name, standing, warnings, replace(found.after.bound, memory={}))
 
 
 class IdleEngine(InProcessEngine):
@@ -83,14 +86,33 @@ def _report(
     name: str,
     queries: Sequence[tuple[Query, Settings]],
     warnings: Iterable[ScriptWarning],
-    memory: Mapping[str, tuple[MemoryRow, ...]],
+    catalog: Catalog,
 ) -> Iterator[str]:
-    """Yield the lines about a script that binds. script: returns it; queries: each with the settings for its state."""
+    """Yield the lines about a script that binds.
+
+    Args:
+        script: returns it.
+        queries: each with the settings for its state.
+        catalog: after it.
+    """
     yield f"{name}: correct, {len(queries)} {'query' if len(queries) == 1 else 'queries'}"
     yield from (warning.render() for warning in warnings)
     for query, settings in queries:
-        statistics = known_statistics(declared_sources(query.root), memory, {}, settings["statistics"])
-        yield from _state_report(query, query_state(query, statistics, Strategy.of(settings)), script, name)
+        statistics = known_statistics(declared_sources(query.root), catalog.memory, {}, settings["statistics"])
+        state = query_state(query, statistics, Strategy.of(settings))
+        yield from _state_report(query, state, script, name)
+        if state.bound.grade > Grade.PROMISED:
+            yield from _proposals(proposed_promises(query, catalog, settings))
+
+
+def _proposals(proposals: Sequence[Proposal]) -> Iterator[str]:
+    """Yield the lines about promises that would bound the state of a query."""
+    if proposals:
+        yield "  promises that would bound it, where the data keep them (WITHIN k):"
+    for one in proposals:
+        *first, last = one.statements
+        yield from (f"    {statement};" for statement in first)
+        yield f"    {last};  -- {', '.join(one.bounds)}"
 
 
 def check_sources(queries: Iterable[Query], script: str = "") -> None:

@@ -189,6 +189,16 @@ class RemoteHeartbeat:
 
 
 @dataclass(frozen=True)
+class RemotePunctuation:
+    """A punctuation that is durable now. where: as the server understands it; the others as of `RemoteHeartbeat`."""
+
+    where: str
+    repeated: bool = False
+    position: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class RemoteEvent:
     """A batch, a command or a change of state. kind: `batch`, `command` or `state`; content: JSON values."""
 
@@ -347,6 +357,12 @@ def posted_of(document: Mapping[str, Any]) -> RemotePosted:
 def heartbeat_of(document: Mapping[str, Any]) -> RemoteHeartbeat:
     complete_to, position = document.get("complete_to"), document.get("position")
     return RemoteHeartbeat(document["ts"], document["repeated"], complete_to, position, _notices_of(document))
+
+
+def punctuation_of(document: Mapping[str, object]) -> RemotePunctuation:
+    position = document.get("position")
+    shown = None if position is None else str(position)
+    return RemotePunctuation(str(document["where"]), document["repeated"] is True, shown, _notices_of(document))
 
 
 def running_of(document: Mapping[str, Any]) -> RemoteRunning:

@@ -23,6 +23,7 @@ from penstock.client.answers import (
     RemoteHealth,
     RemoteHeartbeat,
     RemotePosted,
+    RemotePunctuation,
     RemoteRows,
     RemoteRunning,
     RemoteScript,
@@ -31,6 +32,7 @@ from penstock.client.answers import (
     command_of,
     heartbeat_of,
     posted_of,
+    punctuation_of,
     query_of,
     running_of,
     script_of,
@@ -552,6 +554,16 @@ class ServerClient:
         self._connection.added(found.position)
         return found
 
+    def _punctuate(self, stream: str, where: object, key: str | None) -> RemotePunctuation:
+        if not isinstance(where, str):
+            hint = "a text such as 'auction = 17'"
+            raise PenstockError("P0203", f"a punctuation is a text, not {type(where).__name__}", hint=hint)
+        headers = {"Idempotency-Key": key or _new_key()}
+        path = f"/v1/streams/{_segment(stream)}/punctuations"
+        found = punctuation_of(self._connection.json("POST", path, json={"where": where}, headers=headers))
+        self._connection.added(found.position)
+        return found
+
 
 class RemoteStream:
     """A stream of a server.
@@ -584,6 +596,20 @@ class RemoteStream:
                 that is too far ahead.
         """
         return self._server._advance(self.name, ts, key)
+
+    def punctuate(self, where: str, *, key: str | None = None) -> RemotePunctuation:
+        """Promise that no element follows that fulfils a condition: one that is posted later becomes a dead letter. It
+        is durable then, and added once however often the connection is lost.
+
+        Args:
+            where: a conjunction of comparisons of columns with constants, as in `auction = 17 AND bid <= 5`.
+            key: the idempotency key.
+
+        Raises:
+            PenstockError: P0101, P0201, P0202, P0203, P0380 for a relation, P0381 for another condition, P0804 where
+                the stream keeps too many.
+        """
+        return self._server._punctuate(self.name, where, key)
 
 
 def quoted_name(name: str) -> str:

@@ -182,6 +182,18 @@ def heartbeat_of(name: str, columns: Schema, column: str | None) -> int | None:
     return position
 
 
+def punctuated_of(name: str, columns: Schema, column: str | None) -> int | None:
+    """Return the position of the column of punctuations, None without one. Raises PenstockError P0202, P0380."""
+    if column is None:
+        return None
+    position = position_of(name, columns, column)
+    type_ = columns[position].type
+    if not pa.types.is_string(type_):
+        hint = "a row in which it has a text, such as 'auction = 17', is a punctuation, and no element"
+        raise PenstockError("P0380", f"{name}: the column {column} of punctuations is {type_}, no STRING", hint=hint)
+    return position
+
+
 def ticks_of(value: object, what: str, domain: TimeDomain) -> int | None:
     """Return a length of time in ticks. Raises PenstockError P0102, P0203 or P0303."""
     text = length_argument(value, what)

@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.heartbeats import Heartbeat, StreamRecord
+from penstock.algebra.properties.punctuations import Punctuation
 from penstock.connectors.options import OptionTable
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression
@@ -31,7 +33,7 @@ class Split:
     `high`: bounds of the timestamp column in ticks, when the file's statistics have them; `high` only where no record
     of the split can be rejected, so that it is the largest timestamp of accepted records; `detail`: further data that
     the connector needs to read it, in its own format; `heartbeat`: the tick of a heartbeat that stands at this place in
-    place of records.
+    place of records; `punctuation`: the text of a punctuation that does (`Punctuation.as_text`).
     """
 
     path: str
@@ -43,6 +45,14 @@ class Split:
     high: int | None = None
     detail: str = ""
     heartbeat: int | None = None
+    punctuation: str = ""
+
+    @property
+    def record(self) -> StreamRecord | None:
+        """Return the record that stands in place of others; None where these do."""
+        if self.punctuation:
+            return Punctuation.from_text(self.punctuation)
+        return None if self.heartbeat is None else Heartbeat(self.heartbeat)
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ class ParsedRecords:
     `batch`: the requested columns with their declared types, named by the declaration; `rejected`: the records among
     them that did not parse; `where`: returns the position of a row of the batch, for dead letters, where it is more
     than the split's path; `positions`: of a log, the position reached with these records (`LogConnector`); `passed`:
-    skipped records in place of this batch, which is then empty; `heartbeat`: the tick of a heartbeat in place of it.
+    skipped records in place of this batch, which is then empty; `record`: a heartbeat or a punctuation in place of it.
     """
 
     batch: pa.RecordBatch
@@ -86,7 +96,7 @@ class ParsedRecords:
     where: Callable[[int], tuple[str, int]] | None = None
     positions: Mapping[str, int] | None = None
     skipped: SkippedRecords | None = None
-    heartbeat: int | None = None
+    record: StreamRecord | None = None
 
 
 @dataclass(frozen=True)

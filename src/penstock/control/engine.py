@@ -133,6 +133,7 @@ class EngineVersion:
         ahead: by place, the first instant of queries that have not reached it.
         unseen: by place and source, the tick up to which a query did not see elements, where it began behind some.
         batch: its first batch, None where that is not known.
+        punctuations: by name of a stream in lower case, how many it keeps, where it keeps some.
         exchanging: places whose computations have been exchanged, while instants of these still go to where they were
             before.
     """
@@ -148,6 +149,7 @@ class EngineVersion:
     batch: int | None = None
     unseen: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     exchanging: frozenset[int] = frozenset()
+    punctuations: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.heartbeats import PlacedHeartbeat, with_heartbeats
+from penstock.algebra.properties.heartbeats import StreamRecord, placed, with_heartbeats
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import typed_table
 from penstock.connectors.sources.posted_files import UNTIL, append, key_of, last_number, lost, rows_files, withdraw
@@ -141,9 +141,9 @@ class PostedRows:
         return self.kept(source, source_id)
 
     def heartbeats(self, source: Source, source_id: int) -> Source | None:
-        """Return the declaration that reads the heartbeats of ADVANCE statements for a stream that is not posted to;
-        None for one without. Those of one that is are among its posts."""
-        if source.connector in POSTED or not source.is_stream or source.timestamp is None:
+        """Return the declaration that reads the heartbeats and punctuations of statements for a stream that is not
+        posted to; None for a relation. Those of one that is are among its posts."""
+        if source.connector in POSTED or not source.is_stream:
             return None
         return self.kept(source, source_id)
 
@@ -169,12 +169,12 @@ class PostedRows:
         key: str | None = None,
         same: bool = False,
         limited: bool = False,
-        heartbeat: int | None = None,
+        record: StreamRecord | None = None,
     ) -> bool:
         """Append rows to a source; they are durable then. Return False for a post that was accepted before.
 
         Args:
-            heartbeat: the tick of a heartbeat that is posted in place of rows, of which there are none.
+            record: a heartbeat or a punctuation that is posted in place of rows, of which there are none.
             same: an equal key alone makes it the same post.
             limited: the limits hold for it.
 
@@ -184,8 +184,8 @@ class PostedRows:
             Busy: it is beyond a limit, and nothing has been posted.
         """
         typed = typed_table(source, rows)
-        if heartbeat is not None:
-            typed = with_heartbeats(typed, [PlacedHeartbeat(0, heartbeat)])
+        if record is not None:
+            typed = with_heartbeats(typed, [placed(0, record)])
         digest = "" if key is None else _digest(typed)
         with self._lock:
             posts = self._posts(source_id)
@@ -197,7 +197,7 @@ class PostedRows:
                 return False
             if key is not None and not same and self._is_used_elsewhere(source_id, key):
                 raise key_used(key.partition(" ")[2])
-            if not typed.num_rows and key is None and heartbeat is None:
+            if not typed.num_rows and key is None and record is None:
                 return True
             if limited and self.limits is not None:
                 self.limits.admit(source, source_id, typed)

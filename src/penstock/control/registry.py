@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from penstock.algebra.nodes.promised import promises_used
 from penstock.algebra.nodes.query import SinkSpec
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.control.stored_catalog import CatalogChange, Definition, StoredCatalog, StoredObject
 from penstock.deep_trees import deep
-from penstock.errors import PenstockError, ScriptWarning, as_known
+from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, as_known
 from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog, ControlTable, QueryBeside, RegisteredQuery, UnboundDeclaration
 from penstock.language.commands import (
@@ -73,15 +75,16 @@ def restored(stored: StoredCatalog, control: Mapping[str, ControlTable] | None =
     catalog = Catalog(control=control or {})
     errors: dict[int, PenstockError] = {}
     lost: dict[int, PenstockError] = {}
+    then = EarlierPromises(stored)
     for one in sorted(stored.objects.values(), key=lambda one: DECLARATION_ORDER[one.kind]):
         try:
-            catalog = declared(one, catalog, beside=False)
+            catalog = declared(one, catalog, then, beside=False)
         except Exception as error:
             errors[one.id] = as_known(error, f"internal error at {one.name}")
             catalog = catalog.with_unbound(unbound(one, errors[one.id]))
             continue
         try:
-            catalog = _with_beside(one, catalog)
+            catalog = _with_beside(one, catalog, then)
         except Exception as error:
             lost[one.id] = as_known(error, f"internal error at what is to take the place of {one.name}")
     return Registry(stored, catalog, errors, lost)
@@ -169,22 +172,84 @@ def with_declaration(catalog: Catalog, command: Command, one: StoredObject) -> C
     return catalog.with_query(query, registered(one)).with_reads(one.name, command.reads)
 
 
-def declared(one: StoredObject, catalog: Catalog, beside: bool = True) -> Catalog:
-    """Return `catalog` with a stored declaration. beside: and with the query that is computed beside it. Raises
-    ScriptErrors and PenstockError."""
+def declared(one: StoredObject, catalog: Catalog, then: EarlierPromises, beside: bool = True) -> Catalog:
+    """Return `catalog` with a stored declaration.
+
+    Args:
+        then: the promises that streams had.
+        beside: and with the query that is computed beside it.
+
+    Raises:
+        ScriptErrors, PenstockError: it cannot be bound.
+    """
     settings = settings_of(dict(one.settings))
     name = quoted(one.name)
-    text = f"CREATE QUERY {name} {_budget_of(one.budget)}AS {one.text}" if one.query is not None else one.text
-    catalog = with_declaration(catalog, command_of(text, catalog, settings), one)
+    if one.query is not None:
+        text = f"CREATE QUERY {name} {_budget_of(one.budget)}AS {one.text}"
+        catalog = with_declaration(catalog, command_of(text, then.catalog(catalog, one.since), settings), one)
+        return _with_beside(one, catalog, then) if beside else catalog
+    # Streams refer to the promises that their parents had when they were declared.
+    known = then.sources(catalog, one.id) if one.kind == "STREAM" else catalog
+    catalog = with_declaration(catalog, command_of(one.text, known, settings), one)
     if one.kind in ("STREAM", "RELATION") and one.attributes:
         values = ", ".join(f"{key} '{value}'" for key, value in one.attributes.items())
         altered = command_of(f"ALTER {one.kind} {name} SET ({values})", catalog, settings)
         assert isinstance(altered, AlterSource), "it alters a source"
         catalog = catalog.with_source(altered.source, one.text)
-    return _with_beside(one, catalog) if beside else catalog
+    for _, text in one.promises:
+        # No query has used what was dropped.
+        altered = command_of(text, replace(catalog, queries={}, beside={}), settings)
+        assert isinstance(altered, AlterSource), "it alters a source"
+        catalog = catalog.with_source(altered.source, one.text)
+    return catalog
 
 
-def _with_beside(one: StoredObject, catalog: Catalog) -> Catalog:
+@dataclass(frozen=True)
+class EarlierPromises:
+    """The promises that streams had when something was declared."""
+
+    stored: StoredCatalog = field(default_factory=StoredCatalog)
+
+    def catalog(self, catalog: Catalog, number: int) -> Catalog:
+        """Return a bound catalog with the promises of streams before a number; views over them are bound again. Raises
+        ScriptErrors and PenstockError."""
+        changed = self._changed_since(catalog, number)
+        return self.with_views_again(self.sources(catalog, number), *changed) if changed else catalog
+
+    def sources(self, catalog: Catalog, number: int) -> Catalog:
+        """Return the same where nothing is bound that reads views."""
+        for name in self._changed_since(catalog, number):
+            one = self.stored.named(name)
+            assert one is not None, "it has been found"
+            earlier = replace(one, promises=tuple(pair for pair in one.promises if pair[0] < number))
+            source = declared(earlier, catalog.without(name), self).sources[name.lower()]
+            catalog = catalog.with_source(source, one.text)
+        return catalog
+
+    def _changed_since(self, catalog: Catalog, number: int) -> list[str]:
+        """Return the streams, declared before a number, whose promises have changed since."""
+        return [
+            one.name
+            for one in self.stored.objects.values()
+            if one.promises and one.id < number <= one.promises[-1][0] and one.name.lower() in catalog.sources
+        ]
+
+    def with_views_again(self, catalog: Catalog, *streams: str) -> Catalog:
+        """Return a catalog in which the views over some streams are bound again. Raises PenstockError P0222 for one
+        that rests on a promise that is gone."""
+        for name in catalog.views_over(*streams):
+            one = self.stored.named(name)
+            if one is None:
+                continue
+            try:
+                catalog = declared(one, catalog.without(name), self)
+            except ScriptErrors as error:
+                message = f"view {name} rests on the constraints of {', '.join(streams)} as they are: {error.message}"
+                raise PenstockError("P0222", message, hint=f"drop {name} first") from error
+        return catalog
+
+
+def _with_beside(one: StoredObject, catalog: Catalog, then: EarlierPromises) -> Catalog:
     """Return `catalog` with the query that is computed beside a stored one, where there is one. Raises ScriptErrors and
     PenstockError."""
     beside = None if one.query is None else one.query.beside
@@ -192,7 +257,8 @@ def _with_beside(one: StoredObject, catalog: Catalog) -> Catalog:
     if other is None:
         return catalog
     text = f"CREATE QUERY {quoted(one.name)} {_budget_of(other.budget)}AS {other.text}"
-    command = command_of(text, catalog.without(one.name), settings_of(dict(other.settings)))
+    known = then.catalog(catalog.without(one.name), other.since)
+    command = command_of(text, known, settings_of(dict(other.settings)))
     assert isinstance(command, CreateQueryCommand), "it declares a query"
     return catalog.with_beside(one.name, _as(QueryBeside(command.query, command.reads), one))
 
@@ -208,6 +274,27 @@ def command_of(script: Script | str, catalog: Catalog, settings: Settings) -> Co
     parsed = parse_script(script) if isinstance(script, str) else script
     (statement,) = parsed.statements
     return bind_command(statement, catalog, settings, parsed.source)[0]
+
+
+def unused_promises(registry: Registry) -> dict[str, list[tuple[str, str]]]:
+    """Return by name the queries that were registered before promises which they would use, each with the streams and
+    the names of these."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    added = {one.name: one.promises[-1][0] for one in registry.stored.objects.values() if one.promises}
+    for one, _ in registry.stored.queries if added else ():
+        query = registry.bound.queries.get(one.name.lower())
+        if query is None or not any(added.get(name, -1) >= one.since for name in declared_sources(query.root)):
+            continue
+        text = f"CREATE QUERY {quoted(one.name)} {_budget_of(one.budget)}AS {one.text}"
+        try:
+            command = command_of(text, registry.bound.without(one.name), settings_of(dict(one.settings)))
+        except PenstockError:
+            # What it reads has changed since: it goes on as it is.
+            continue
+        assert isinstance(command, CreateQueryCommand), "it declares a query"
+        if unused := sorted(promises_used(command.query.root) - promises_used(query.root)):
+            found[one.name] = unused
+    return found
 
 
 def queries_over(catalog: Catalog, name: str) -> set[str]:

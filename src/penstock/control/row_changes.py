@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.heartbeats import Heartbeat
 from penstock.connectors.text import plain
 from penstock.control.command_log import Transaction
 from penstock.control.posted_rows import PostedRows
@@ -25,9 +26,9 @@ from penstock.control.registry import Registry
 from penstock.control.stored_catalog import RowStatement
 from penstock.errors import Notice, PenstockError, counted
 from penstock.expressions.evaluation.evaluate import evaluate, mask
-from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, UpdateRows
+from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, PunctuateStream, UpdateRows
 from penstock.physical.elements import Elements, concat, empty
-from penstock.physical.execution.ingest import StampedRows, stamp, unit_warning
+from penstock.physical.execution.ingest import PUNCTUATED, TOO_MANY, StampedRows, stamp, unit_warning
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.runtime.live.history import folded
 from penstock.types import END
@@ -37,12 +38,12 @@ def post_rows(
     posted: PostedRows,
     source: Source,
     number: int,
-    command: InsertRows | AdvanceStream | UpdateRows | DeleteRows,
+    command: InsertRows | AdvanceStream | PunctuateStream | UpdateRows | DeleteRows,
     key: str,
     known: Callable[[Source], Sequence[Elements] | None],
 ) -> int | None:
     """Carry out a statement once. Return how many rows it has inserted, changed or deleted; None where it was carried
-    out before, and for a heartbeat.
+    out before, and for a heartbeat or a punctuation.
 
     Args:
         source: the declaration of what it changes.
@@ -56,7 +57,10 @@ def post_rows(
     if posted.has(number, key):
         return None
     if isinstance(command, AdvanceStream):
-        posted.post(source, number, no_rows(source), key, same=True, heartbeat=command.tick)
+        posted.post(source, number, no_rows(source), key, same=True, record=Heartbeat(command.tick))
+        return None
+    if isinstance(command, PunctuateStream):
+        posted.post(source, number, no_rows(source), key, same=True, record=command.punctuation)
         return None
     if isinstance(command, InsertRows):
         if source.is_static and source.primary_key:
@@ -192,7 +196,9 @@ def _updates(source: Source, rows: Elements, command: UpdateRows | DeleteRows) -
 def row_faults(source: Source, rows: pa.Table) -> dict[int, str]:
     """Return why rows are malformed, whatever comes before them, by position. rows: with all declared columns."""
     found = _stamped(source, rows, NOTHING)
-    return dict(zip(found.unusable.tolist(), found.reasons, strict=True))
+    reasons = zip(found.unusable.tolist(), found.reasons, strict=True)
+    # What punctuations do depends on those before them.
+    return {position: reason for position, reason in reasons if reason not in (PUNCTUATED, TOO_MANY)}
 
 
 def late_rows(source: Source, rows: pa.Table, heartbeat: int | None) -> int:

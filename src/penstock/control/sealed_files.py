@@ -22,7 +22,7 @@ from penstock.storage.seals import damaged, other_format, sealed, unsealed
 
 Content = TypeVar("Content")
 #: The format of the documents, in a field of each. Documents of another one are refused.
-FORMAT = 2
+FORMAT = 3
 _FORMAT = "format"
 _LOCK = ".in-use"
 _OTHER = "another version of Penstock may have written it"

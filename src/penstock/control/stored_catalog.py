@@ -19,7 +19,9 @@ from penstock.storage.documents import (
     Document,
     Json,
     array,
+    as_array,
     as_document,
+    as_integer,
     as_text,
     flag,
     integer,
@@ -45,18 +47,23 @@ class Definition:
         text: as written.
         settings: those that differ from their defaults where it was written.
         budget: its attributes that are part of its answer.
+        since: the first number that was free when it was registered: promises that were added or dropped under a later
+            one do not concern it.
     """
 
     text: str
     settings: Mapping[str, str] = field(default_factory=dict)
     budget: Mapping[str, str] = field(default_factory=dict)
+    since: int = 0
 
     def document(self) -> Document:
-        return {"text": self.text, "settings": dict(self.settings), "budget": dict(self.budget)}
+        settings, budget = dict(self.settings), dict(self.budget)
+        return {"text": self.text, "settings": settings, "budget": budget, "since": self.since}
 
     @staticmethod
     def read(document: Document) -> Definition:
-        return Definition(text(document, "text"), _texts(document, "settings"), _texts(document, "budget"))
+        found = text(document, "text"), _texts(document, "settings"), _texts(document, "budget")
+        return Definition(*found, integer(document, "since"))
 
 
 @dataclass(frozen=True)
@@ -239,6 +246,9 @@ class StoredObject:
         settings: those that differ from their defaults where it was declared, as written.
         attributes: set by ALTER or WITH, by name.
         query: of a QUERY.
+        since: of a query, as of its `Definition`.
+        promises: of a stream, the statements that have added and dropped constraints, in order, each with its number.
+        checks: of a stream, its constraints that are CHECKED, each with the number of the computation that checks it.
     """
 
     id: int
@@ -248,6 +258,9 @@ class StoredObject:
     settings: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, str] = field(default_factory=dict)
     query: StoredQuery | None = None
+    since: int = 0
+    promises: tuple[tuple[int, str], ...] = ()
+    checks: tuple[tuple[int, str], ...] = ()
 
     @property
     def wished_plan(self) -> str:
@@ -257,7 +270,7 @@ class StoredObject:
     @property
     def definition(self) -> Definition:
         """Return what a query computes that answers."""
-        return Definition(self.text, self.settings, self.budget)
+        return Definition(self.text, self.settings, self.budget, self.since)
 
     @property
     def as_wished(self) -> StoredObject:
@@ -273,7 +286,8 @@ class StoredObject:
         """Return a query that computes something else. plan: the choices that its plan is to have."""
         attributes = {key: value for key, value in self.attributes.items() if key not in self.budget}
         attributes = without_no_choices({**attributes, **definition.budget, "plan": plan})
-        return replace(self, text=definition.text, settings=definition.settings, attributes=attributes)
+        since = definition.since
+        return replace(self, text=definition.text, settings=definition.settings, attributes=attributes, since=since)
 
     @property
     def budget(self) -> dict[str, str]:
@@ -300,6 +314,9 @@ class StoredObject:
             "settings": dict(self.settings),
             "attributes": dict(self.attributes),
             "query": None if self.query is None else self.query.document(),
+            "since": self.since,
+            "promises": [list(pair) for pair in self.promises],
+            "checks": [list(pair) for pair in self.checks],
         }
 
     @staticmethod
@@ -313,7 +330,15 @@ class StoredObject:
             _texts(document, "settings"),
             _texts(document, "attributes"),
             None if query is None else StoredQuery.read(as_document(query, "query")),
+            integer(document, "since"),
+            _numbered(document, "promises"),
+            _numbered(document, "checks"),
         )
+
+
+def _numbered(document: Document, name: str) -> tuple[tuple[int, str], ...]:
+    pairs = (as_array(pair, name) for pair in array(document, name))
+    return tuple((as_integer(number, name), as_text(one, name)) for number, one in pairs)
 
 
 def _texts(document: Document, name: str) -> dict[str, str]:

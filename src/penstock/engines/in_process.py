@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Heartbeat, Source, declared_sources
+from penstock.algebra.nodes.scans import Source, declared_sources
+from penstock.algebra.properties.heartbeats import StreamRecord
 from penstock.algebra.properties.need import AwaitedRows, missing_rows
 from penstock.connectors.sources import open_source, read_split
 from penstock.connectors.sources.posted_files import PostedFilesSource, post_of
@@ -34,7 +35,7 @@ from penstock.control.engine import (
     out_of_step,
     with_instants,
 )
-from penstock.control.entities.batch_log import LOG_NAME
+from penstock.control.entities.batches import LOG_NAME
 from penstock.control.life.reconcile import difference
 from penstock.control.sealed_files import not_written
 from penstock.engines.in_process_results import InProcessResults
@@ -218,6 +219,7 @@ class InProcessEngine:
                 if self._apply(version):
                     self._state.number += 1
                 self._live.decide_by(_deciding(version))
+                self._live.keep_punctuations(version.settings.get_int("punctuations"))
                 self._limits = self._limits_of(version)
                 self._function_seconds = float(version.settings["function_timeout"]) or None
                 self._names = names
@@ -258,6 +260,7 @@ class InProcessEngine:
                 ahead=ahead,
                 batch=self._live.rounds,
                 unseen=unseen,
+                punctuations={name.lower(): count for name, count in self._live.punctuations().items()},
             )
 
     def figures(self) -> EngineFigures:
@@ -535,6 +538,8 @@ class InProcessEngine:
                     self._live.declare(source, retain)
             elif former is not None and former.retain != source.retain:
                 self._live.retain(source.name, retain)
+            if former is not None and former == source and former.is_observed != source.is_observed:
+                self._live.redeclare(source)
             state.sources[number] = source
             if standing.heartbeats is not None:
                 state.heartbeats[number] = standing.heartbeats
@@ -603,15 +608,15 @@ def _sources(query: Query) -> Iterator[Source]:
     return iter(declared_sources(query.root).values())
 
 
-def _batches(source: Source, paths: list[str]) -> Iterator[pa.RecordBatch | Heartbeat]:
-    """Yield the rows of some paths, with all declared columns, and the heartbeats among them."""
+def _batches(source: Source, paths: list[str]) -> Iterator[pa.RecordBatch | StreamRecord]:
+    """Yield the rows of some paths, with all declared columns, and the heartbeats and punctuations among them."""
     connector = open_source(source)
     columns = tuple(range(len(source.columns)))
     for path in paths:
         for split in connector.splits(path):
             for records in read_split(connector, split, columns):
-                if records.heartbeat is not None:
-                    yield Heartbeat(records.heartbeat)
+                if records.record is not None:
+                    yield records.record
                 if records.batch.num_rows:
                     yield records.batch
 

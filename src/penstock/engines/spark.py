@@ -239,7 +239,10 @@ class SparkEngine:
         if found is None:
             return EngineVersion(0, 0)
         exchanging = self._exchanging(found)
-        return replace(_engine_version(found), ahead=self._ahead(), unseen=self._unseen(), exchanging=exchanging)
+        version = replace(_engine_version(found), ahead=self._ahead(), unseen=self._unseen(), exchanging=exchanging)
+        rounds = None if self.run is None else self.run.rounds
+        kept = {} if rounds is None else rounds.punctuations()
+        return replace(version, punctuations={name.lower(): count for name, count in kept.items()})
 
     def figures(self) -> EngineFigures:
         run = self.run

@@ -5,14 +5,15 @@ returns a new catalog, so that a script that fails leaves the old one unchanged.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from penstock.algebra import Algebra, Source, SummaryDefinition
+from penstock.algebra.nodes.promised import promises_used
 from penstock.algebra.nodes.query import Query, Start
-from penstock.algebra.nodes.scans import Heartbeat
-from penstock.algebra.properties.promises import ForeignKey
+from penstock.algebra.properties.heartbeats import StreamRecord
+from penstock.algebra.properties.promises import ForeignKey, Unique
 from penstock.errors import as_name
 from penstock.expressions.calls.user_functions import REGISTERED
 from penstock.expressions.user import UserAggregateCall, UserCall, UserDefined
@@ -21,7 +22,7 @@ from penstock.tree import walk_once
 V = TypeVar("V")
 Row = tuple[Any, ...]
 #: What scripts write into a MEMORY source.
-MemoryRow: TypeAlias = "Row | Heartbeat"
+MemoryRow: TypeAlias = "Row | StreamRecord"
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,8 @@ class Catalog:
     """Declarations by name in lower case: two names may not differ in case alone.
 
     Args:
-        memory: rows INSERTed into MEMORY sources, with heartbeats between them; values are Python values as Arrow has
-            them for the type of the column.
+        memory: rows INSERTed into MEMORY sources, with heartbeats and punctuations between them; values are
+            Python values as Arrow has them for the type of the column.
         texts: the CREATE statements of sources and queries, for SHOW.
         functions: the user-defined functions and aggregates, which have a namespace of their own.
         reads: view, query or summary -> the names it reads.
@@ -240,6 +241,24 @@ class Catalog:
             if user in named and (key in read or (user in self.beside and key in self.beside[user].reads))
         ]
 
+    def views_over(self, *names: str) -> list[str]:
+        """Return the views that read one of some names, through views too, what a view reads before it."""
+        over = {name.lower() for name in names}
+        # A view reads only what was declared before it.
+        for key in self.views:
+            if self.reads.get(key, frozenset()) & over:
+                over.add(key)
+        return [view.name for key, view in self.views.items() if key in over]
+
+    def resting_on_promise(self, stream: str, constraint: str) -> list[str]:
+        """Return the queries that use a constraint of a stream, by name, and the streams that refer to its columns."""
+        source = self.sources[stream.lower()]
+        (promise,) = (one for one in source.promises if one.name.lower() == constraint.lower())
+        roots = [(query.name, query.root) for query in self.queries.values()]
+        roots += [(one.query.name, one.query.root) for one in self.beside.values()]
+        used = {name: None for name, root in roots if (source.name, promise.name) in promises_used(root)}
+        return [*used, *(_referring(self.sources.values(), source, promise) if isinstance(promise, Unique) else ())]
+
     def resting_on(self, name: str) -> list[str]:
         """Return what cannot be without `name`: what reads it, and the streams whose promises refer to it."""
         key = name.lower()
@@ -292,6 +311,22 @@ class Catalog:
 
 def _less(table: Mapping[str, V], key: str) -> Mapping[str, V]:
     return {k: v for k, v in table.items() if k != key} if key in table else table
+
+
+def _referring(sources: Iterable[Source], parent: Source, unique: Unique) -> list[str]:
+    """Return the streams that refer to the columns of a UNIQUE of `parent`, where no other one has the same."""
+    columns = set(unique.columns)
+    others = (one for one in parent.promises if isinstance(one, Unique) and one.name != unique.name)
+    if any(set(one.columns) == columns for one in others):
+        return []
+    return [
+        source.name
+        for source in sources
+        for one in source.promises
+        if isinstance(one, ForeignKey)
+        and one.parent.lower() == parent.name.lower()
+        and set(one.parent_columns) == columns
+    ]
 
 
 def _parents(source: Source) -> set[str]:

@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
-from penstock.algebra.nodes.scans import Heartbeat, Source
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.heartbeats import Heartbeat
+from penstock.algebra.properties.punctuations import Punctuation
 from penstock.errors import Position
 from penstock.expressions.nodes import Expression
 from penstock.expressions.user import UserDefined
@@ -276,11 +278,19 @@ class AlterQuery(Command):
 
 @dataclass(frozen=True)
 class AlterSource(Command):
-    """Set attributes of a stream or relation. values: by name, in normal form; source: the declaration with them."""
+    """Change a stream or relation.
+
+    Args:
+        values: attributes that are set, by name, in normal form.
+        source: the declaration with them.
+        promises: the statement that adds or drops a constraint, in normal form; empty where none changes. The views
+            over the stream are to be bound again then.
+    """
 
     name: str
     values: Mapping[str, str]
     source: Source
+    promises: str = ""
 
     def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
         return catalog.with_source(self.source, catalog.texts.get(self.name.lower(), ""))
@@ -323,6 +333,17 @@ class AdvanceStream(Command):
 
     def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
         return catalog.with_rows(self.source, (Heartbeat(self.tick),))
+
+
+@dataclass(frozen=True)
+class PunctuateStream(Command):
+    """Add a punctuation to a stream: no element that fulfils it follows."""
+
+    source: str
+    punctuation: Punctuation
+
+    def applied(self, catalog: Catalog, number: int = 0) -> Catalog:
+        return catalog.with_rows(self.source, (self.punctuation,))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,10 @@ _SMALL = 2**18
 @dataclass(frozen=True)
 class Elements:
     """columns: one Arrow array per column; ts, exp: int64 ticks, ts < exp; sign: int64, never 0, or None for all 1.
-    All have the same length; the order carries no meaning."""
+    All have the same length; the order carries no meaning.
+
+    Of accepted elements (`AcceptedScan`) those that a punctuation rejects are valid at no instant: exp = ts.
+    """
 
     columns: tuple[pa.Array, ...]
     ts: Int64s
@@ -67,6 +70,11 @@ class Elements:
             # than half: the slice would keep the whole batch in memory.
             return self if len(kept) == len(mask) else self.slice(int(kept[0]), int(kept[-1]) + 1)
         return self.take(kept)
+
+    def valid(self) -> Elements:
+        """Return the elements without those that are valid at no instant."""
+        kept = self.exp > self.ts
+        return self if kept.all() else self.filter(kept)
 
     def slice(self, start: int, stop: int) -> Elements:
         return Elements(

@@ -16,6 +16,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, SkippedRecords
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.synopses.promises.punctuations import Punctuations
 from penstock.types import MOST_TICKS
 
 
@@ -30,7 +31,8 @@ def progress_after(
         now: the stamp of SYSTEM TIME.
     """
     has_statistics = skipped.rows is not None and skipped.low is not None and skipped.high is not None
-    if has_statistics and source.heartbeat is None:
+    silent = source.heartbeat is None and source.punctuated is None
+    if has_statistics and silent and not len(seen.punctuations or ()):
         assert skipped.rows is not None and skipped.low is not None and skipped.high is not None
         highest = skipped.high if seen.high is None else max(skipped.high, seen.high)
         is_in_range = skipped.low > -MOST_TICKS and skipped.high < MOST_TICKS
@@ -38,7 +40,7 @@ def progress_after(
         is_not_too_far_ahead = source.ahead is None or skipped.high <= first + source.ahead
         if is_in_range and is_not_too_far_ahead and skipped.low >= highest - source.slack and skipped.low > seen.beat:
             return skipped.rows, seen.merge(SourceProgress(skipped.low, skipped.high))
-    columns = read_columns(source, ())
+    columns = read_columns(source, (), (seen.punctuations or Punctuations()).columns)
     rows = 0
     for parsed in skipped.read(columns):
         stamped = stamp(source, parsed.batch, columns, (), seen, now)

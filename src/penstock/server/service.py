@@ -204,6 +204,16 @@ class HeartbeatPosted:
     notices: tuple[Notice, ...] = ()
 
 
+@dataclass(frozen=True)
+class PunctuationPosted:
+    """A punctuation that is durable. where: as it is understood; the others as of `HeartbeatPosted`."""
+
+    where: str
+    repeated: bool = False
+    position: str | None = None
+    notices: tuple[Notice, ...] = ()
+
+
 class EventSource(Protocol):
     """A subscription to events; those beyond a limit of unread ones are dropped."""
 
@@ -262,6 +272,10 @@ class Service(Protocol):
     def advance(self, name: str, ts: int | str, key: str | None, caller: Caller) -> HeartbeatPosted:
         """Add a heartbeat to a stream, in order with its rows; it is durable afterwards. ts: as a document has it.
         Raises PenstockError P0102 for another timestamp, P0201, P0380."""
+
+    def punctuate(self, name: str, where: str, key: str | None, caller: Caller) -> PunctuationPosted:
+        """Add a punctuation to a stream, in order with its rows; it is durable afterwards. Raises Busy where the stream
+        keeps too many, PenstockError P0101, P0201, P0202, P0203, P0380, P0381."""
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]: ...
 

@@ -6,9 +6,11 @@ largest timestamp and its heartbeat; whether a record becomes an element depends
 - an element is late when it is older than the largest timestamp before it by more than the slack, or not above the
   heartbeat;
 - a heartbeat, a record that is no element, sets the heartbeat to its timestamp where that is above it;
-- both are too far ahead, and have no effect, when they are beyond the larger of the largest timestamp and the
-  heartbeats before them by more than ADVANCE AT MOST. Before the first element nothing is. What an idle stream gets
-  from other ones is no heartbeat of its own there.
+- a punctuation, another record that is no element, is kept; an element that fulfils one that came before it is
+  punctuated. Its timestamp counts all the same;
+- elements and heartbeats are too far ahead, and have no effect, when they are beyond the larger of the largest
+  timestamp and the heartbeats before them by more than ADVANCE AT MOST. Before the first element nothing is. What
+  an idle stream gets from other ones is no heartbeat of its own there.
 
 With IDLE TIMEOUT a silent stream gets a heartbeat from the clock, at every instant at which a record of any source
 arrives: that of the sources beside it, or with ADVANCE its own one, which goes on with the clock from the end of the
@@ -24,6 +26,8 @@ import pyarrow as pa
 
 from penstock.algebra import Source
 from penstock.algebra.properties.heartbeats import heartbeats_of
+from penstock.algebra.properties.punctuations import PlainValue, Punctuation
+from penstock.testing.promises.punctuations import NoPunctuation, fulfils, plain_rows, read_text
 from penstock.testing.scalars.values import Row, python_values
 from penstock.types import BEGIN, END, MOST_TICKS
 
@@ -32,11 +36,14 @@ NOTHING = BEGIN - 1
 
 @dataclass(frozen=True)
 class ReadRecord:
-    """A record with a timestamp. row: None of a heartbeat; arrival: by the wall clock."""
+    """A record. ts: of an element or a heartbeat; row: None of a record that is no element; arrival: by the wall clock;
+    plain: the row as punctuations compare it; punctuation: the conditions of one, None for no punctuation."""
 
-    ts: int
+    ts: int | None
     row: Row | None
     arrival: int
+    plain: tuple[PlainValue | None, ...] = ()
+    punctuation: Sequence[Punctuation] | None = None
 
 
 class AcceptedRows(list[tuple[int, Row]]):
@@ -58,6 +65,8 @@ class ArrivedSource:
         heard: the instant of its last record.
         promised: its heartbeat after that record.
         late, far: numbers of records that were late and too far ahead.
+        accepted: the elements, and those that a punctuation rejects, whose positions among them are in `punctuated`.
+        kept: the punctuations that have come, each as conditions all of which a row must fulfil.
     """
 
     source: Source
@@ -70,6 +79,11 @@ class ArrivedSource:
     promised: int = NOTHING
     late: int = 0
     far: int = 0
+    accepted: list[tuple[int, Row]] = field(default_factory=list)
+    punctuated: set[int] = field(default_factory=set)
+    kept: list[Sequence[Punctuation]] = field(default_factory=list)
+    #: The same, with the instants from which on nothing fulfils one.
+    spoken: list[tuple[int, Sequence[Punctuation]]] = field(default_factory=list)
 
     @property
     def heartbeat(self) -> int:
@@ -79,6 +93,12 @@ class ArrivedSource:
     def take(self, record: ReadRecord) -> None:
         """Take the next record."""
         source, ts = self.source, record.ts
+        if record.punctuation is not None:
+            self.kept.append(record.punctuation)
+            tick = NOTHING if self.high is None else max(self.high, self.beat + 1)
+            self.spoken.append((tick, record.punctuation))
+        if ts is None:
+            return
         # `self.high or 0` is only read where there is one.
         limited = source.ahead is not None and self.high is not None
         heard = self.beat if source.idle_advances else self.recorded
@@ -95,8 +115,15 @@ class ArrivedSource:
             if behind or (self.high is not None and ts < self.high - source.slack):
                 self.late += 1
             else:
-                self.rows.append((ts, record.row))
+                self._accept(ts, record.row, record.plain)
             self.high = ts if self.high is None else max(self.high, ts)
+
+    def _accept(self, ts: int, row: Row, plain: Sequence[PlainValue | None]) -> None:
+        if any(all(fulfils(plain, part) for part in one) for one in self.kept):
+            self.punctuated.add(len(self.accepted))
+        else:
+            self.rows.append((ts, row))
+        self.accepted.append((ts, row))
 
     def set_beat(self, tick: int) -> None:
         self.beat = max(self.beat, tick)
@@ -118,19 +145,39 @@ def read_records(source: Source, table: pa.Table | None, arrivals: Sequence[int]
     far = [tick is not None and abs(tick) >= MOST_TICKS and source.timestamp is not None for tick in ticks]
     # A timestamp beyond the ends of time may have no Python value.
     rows = _rows(table, far)
+    plain = plain_rows(table)
     for number in range(table.num_rows + 1):
         while placed and placed[0].rows == number:
             beat = placed.pop(0)
-            yield ReadRecord(beat.tick, None, beat.arrival)
+            record = beat.record
+            if isinstance(record, Punctuation):
+                yield ReadRecord(None, None, beat.arrival, punctuation=[record])
+            else:
+                yield ReadRecord(beat.tick, None, beat.arrival)
         if number == table.num_rows:
             return
         ts, row = ticks[number], rows[number]
+        text = None if source.punctuated is None else plain[number][source.punctuated]
+        if text is not None:
+            conditions = _conditions(str(text), source)
+            is_beat = source.heartbeat is not None and ts is not None and bool(plain[number][source.heartbeat])
+            if conditions is not None or is_beat:
+                yield ReadRecord(ts if is_beat else None, None, came[number], punctuation=conditions)
+            continue
         if ts is None or row is None:
             continue
         if source.heartbeat is not None and row[source.heartbeat]:
             yield ReadRecord(ts, None, came[number])
         elif _usable(source, row):
-            yield ReadRecord(ts, row, came[number])
+            yield ReadRecord(ts, row, came[number], plain[number])
+
+
+def _conditions(text: str, source: Source) -> list[Punctuation] | None:
+    """Return the conditions of a text of PUNCTUATED BY; None of one that is malformed."""
+    try:
+        return read_text(text, source)
+    except NoPunctuation:
+        return None
 
 
 def _rows(table: pa.Table, left_out: Sequence[bool]) -> list[Row | None]:

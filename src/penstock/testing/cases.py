@@ -19,7 +19,8 @@
     1, +, 10
     ...
 
-A line `heartbeat 5` between the rows of an input is a heartbeat: the ADVANCE of a server.
+A line `heartbeat 5` between the rows of an input is a heartbeat: the ADVANCE of a server, and `punctuate a = 1` a
+punctuation.
 Rows of `input S by clock` begin with one more cell: their arrival by the wall clock, in seconds since 1970 or as a
 timestamp. `advance` is a pause between batches: answers may not depend on it, and the runner cuts the input there and
 at many other positions. `expect q drain` is the answer when time continues after the input. `answer 2` is the answer of
@@ -54,6 +55,7 @@ from penstock.connectors.sources.memory import inserted_rows
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.intervals import from_text
+from penstock.language.binder.statements.punctuations import read_punctuation
 from penstock.language.scripts import BoundScript, SelectOnce, bind_script
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
@@ -73,8 +75,9 @@ _HEADER = re.compile(
     r"|(?P<rejected>rejected) (?P<relation>\w+) (?P<times>\d+) (?P<reason>.+)$"
     r"|(?P<late>late) (?P<stream>\w+) (?P<count>\d+)$|(?P<error>error) (?P<code>P\d{4})(?: (?P<place>\d+:\d+))?$"
 )
-#: How a line of a heartbeat begins.
+#: How lines of heartbeats and punctuations begin.
 _HEARTBEAT = "heartbeat "
+_PUNCTUATION = "punctuate "
 _CELL = re.compile(r"(?:^|,)(\s*'(?:[^']|'')*'\s*|[^,]*)")
 
 
@@ -111,7 +114,7 @@ class ExpectedErrors:
 class Case:
     """A parsed file.
 
-    `inputs`: source -> its batches -> rows as text; `heartbeats`: source -> the rows before one, its tick as text, its
+    `inputs`: source -> its batches -> rows as text; `heartbeats`: source -> the rows before one, its line, its
     arrival; `arrivals`: for sources by clock, the arrival time of each row in microseconds.
     """
 
@@ -222,9 +225,9 @@ def parse_case(text: str, name: str = "case") -> Case:
             batches.extend([] for _ in range(batch + 1 - len(batches)))
             for row in _rows(body):
                 came, cells = (_arrival(row[0]), row[1:]) if header["clock"] else (0, row)
-                if cells[0].startswith(_HEARTBEAT):
+                if cells[0].startswith((_HEARTBEAT, _PUNCTUATION)):
                     before = sum(map(len, batches))
-                    beat = before, cells[0].removeprefix(_HEARTBEAT), came
+                    beat = before, cells[0], came
                     case.heartbeats.setdefault(header["source"], []).append(beat)
                     continue
                 batches[batch].append(cells)
@@ -270,8 +273,15 @@ def _blocks(text: str) -> list[tuple[Mapping[str, Any], int, list[str]]]:
 
 
 def _rows(body: list[str]) -> list[list[str]]:
-    """Split lines into comma-separated cells; a cell in single quotes may contain commas."""
-    return [[cell.strip() for cell in _CELL.findall(line)] for line in body if line.strip()]
+    """Split lines into comma-separated cells; a cell in single quotes may contain commas, and a punctuation any."""
+    found = []
+    for line in (line for line in body if line.strip()):
+        cells, separator, punctuation = line.partition(_PUNCTUATION)
+        if separator and (not cells.strip() or (cells.count(",") == 1 and cells.rstrip().endswith(","))):
+            found.append([*filter(None, [cells.strip(" ,")]), separator + punctuation.strip()])
+        else:
+            found.append([cell.strip() for cell in _CELL.findall(line)])
+    return found
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -427,6 +437,15 @@ def _check_refused(case: Case, bound: BoundScript, refused: ExpectedErrors) -> N
     raise AssertionError(f"{case.name}: no error for\n{refused.script}")
 
 
+def _placed(source: Source, rows: int, line: str, arrival: int) -> PlacedHeartbeat:
+    """Return the heartbeat or punctuation of a line behind some rows."""
+    if line.startswith(_PUNCTUATION):
+        punctuation = read_punctuation(line.removeprefix(_PUNCTUATION), source)
+        return PlacedHeartbeat(rows, 0, arrival, punctuation.as_text())
+    assert source.domain is not None, f"{source.name} has no time"
+    return PlacedHeartbeat(rows, parse_tick(line.removeprefix(_HEARTBEAT), source.domain), arrival)
+
+
 def case_inputs(case: Case, bound: BoundScript) -> dict[str, pa.Table]:
     """Return the rows of each source by name: those that the script INSERTs first, then those of the `input` blocks."""
     given = {name.lower(): batches for name, batches in case.inputs.items()}
@@ -439,8 +458,7 @@ def case_inputs(case: Case, bound: BoundScript) -> dict[str, pa.Table]:
         batches = [input_table(source, batch) for batch in given.get(source.name.lower(), [])]
         placed = heartbeats_of(inserted.schema)
         for before, text, came in beats.get(source.name.lower(), ()):
-            assert source.domain is not None, f"{source.name} has no time"
-            placed.append(PlacedHeartbeat(inserted.num_rows + before, parse_tick(text, source.domain), came))
+            placed.append(_placed(source, inserted.num_rows + before, text, came))
         inputs[source.name] = with_heartbeats(pa.concat_tables([inserted, *batches]), placed)
     return inputs
 

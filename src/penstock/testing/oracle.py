@@ -28,6 +28,7 @@ from penstock.algebra import (
     Sequenced,
     SessionWindow,
     Source,
+    StreamScan,
     TimeModelWindow,
     TopK,
     UntilNext,
@@ -39,8 +40,9 @@ from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.promised import ClosedRows, ClosingGroups
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
+from penstock.algebra.properties.punctuations import Punctuation
 from penstock.deep_trees import deep
-from penstock.testing.arrivals import NOTHING, AcceptedRows, arrived
+from penstock.testing.arrivals import NOTHING, AcceptedRows, ArrivedSource, arrived
 from penstock.testing.definitions import (
     Shards,
     Stream,
@@ -116,7 +118,7 @@ def run_oracle(
     if not timed and any(not s.is_static for s in read.sources.values()):
         return Answer([], read.late, None, read.rejected)  # no input ever had an element
     last = max([*timed, *read.beats.values()], default=0)
-    world = World(read.rows, last, shards=shards, accepted=read.accepted)
+    world = World(read.rows, last, shards=shards, accepted=read.accepted, punctuations=read.punctuations)
     if drain:
         end = _last_end(
             root, world, read.highs, not any(e.ticks for node in operators(root) for e in node.evaluations())
@@ -137,7 +139,8 @@ def run_oracle_once(
         inputs, arrivals: as of `run_oracle`.
     """
     read = _read(query.root, inputs, arrivals)
-    timed = [ts for name, rows in read.rows.items() if not read.sources[name].is_static for ts, _ in rows]
+    whole = {**read.rows, **read.accepted}
+    timed = [ts for name, rows in whole.items() if not read.sources[name].is_static for ts, _ in rows]
     last = max([*timed, *(read.beats.values() if timed else ())], default=0)
     at = last if query.as_of is None else query.as_of
     root = query.root
@@ -151,7 +154,7 @@ def run_oracle_once(
 class _ReadInputs:
     """The inputs of a query by source: the rows that were not late with their timestamps, the heartbeats beside them,
     the largest timestamps, those of late rows too, and counts of the others. accepted: of streams with promises that
-    are CHECKED also the rows that break them."""
+    are CHECKED also the rows that break them, and of those with punctuations the rows that fulfil one."""
 
     sources: Mapping[str, Source]
     rows: Mapping[str, list[tuple[int, Row]]]
@@ -160,6 +163,7 @@ class _ReadInputs:
     late: Mapping[str, int]
     rejected: Mapping[str, Mapping[str, int]]
     accepted: Mapping[str, list[tuple[int, Row]]]
+    punctuations: Mapping[str, Sequence[tuple[int, Sequence[Punctuation]]]]
 
 
 def _read(root: Algebra, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, Sequence[int]] | None) -> _ReadInputs:
@@ -170,18 +174,33 @@ def _read(root: Algebra, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, 
     # The clock of SYSTEM TIME goes no further than its elements.
     beats = {name: one.beat for name, one in found.items() if one.beat != NOTHING and not one.source.system_time}
     rejected = {name: _rejected(source, rows[name]) for name, source in sources.items() if not source.is_stream}
-    rejected |= {n: {"too far ahead": one.far} if one.far else {} for n, one in found.items() if n not in rejected}
+    rejected |= {n: _set_apart(one) for n, one in found.items() if n not in rejected}
     highs = {name: one.high for name, one in found.items() if one.high is not None and not one.source.is_static}
     accepted: dict[str, list[tuple[int, Row]]] = {}
-    for name, source in sources.items():
-        broken = checked(source.promises, rows[name])
-        gone = {position for positions in broken.values() for position in positions}
+    for scan in (node for node in operators(root) if isinstance(node, StreamScan)):
+        name = scan.source.name
+        if name in accepted:
+            continue
+        whole, punctuated = found[name].accepted, found[name].punctuated
+        broken = {
+            promise: [position for position in positions if position not in punctuated]
+            for promise, positions in checked(scan.checks, whole).items()
+        }
+        gone = {*punctuated, *(position for positions in broken.values() for position in positions)}
         if broken:
             counts = {f"constraint {promise}": len(positions) for promise, positions in broken.items() if positions}
             rejected[name] = {**rejected.get(name, {}), **counts}
-            accepted[name] = rows[name]
-            rows[name] = [row for position, row in enumerate(rows[name]) if position not in gone]
-    return _ReadInputs(sources, rows, beats, highs, late, rejected, accepted)
+        if broken or punctuated:
+            accepted[name] = whole
+            rows[name] = [row for position, row in enumerate(whole) if position not in gone]
+    spoken = {name: one.spoken for name, one in found.items()}
+    return _ReadInputs(sources, rows, beats, highs, late, rejected, accepted, spoken)
+
+
+def _set_apart(one: ArrivedSource) -> dict[str, int]:
+    """Return by reason how many records of a stream are dead letters although they are well formed."""
+    counts = {"too far ahead": one.far, "punctuated": len(one.punctuated)}
+    return {reason: count for reason, count in counts.items() if count}
 
 
 def timely_rows(source: Source, table: pa.Table) -> AcceptedRows:

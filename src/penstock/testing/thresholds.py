@@ -26,6 +26,7 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "physical.operators.aggregates.slide_incremental._FEWEST": (1, 2),
     "physical.operators.aggregates.slide_incremental._MOST": (1, 3, 10),
     "physical.operators.joins.join.PROBES_AT_ONCE": (1, 2, 5),
+    "physical.operators.joins.value_join._FEW_ROWS": (0, 1, 3),
     "physical.operators.joins.partner_counts.PROBES_AT_ONCE": (1, 2, 5),
     "physical.operators.joins.multi_join.PAIRS_AT_ONCE": (1, 2, 5),
     "physical.operators.joins.nonretroactive.PROBES_AT_ONCE": (1, 2, 5),

@@ -24,6 +24,7 @@ from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.algebra.nodes.stretch_chances import recorded_columns
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.domains import Domains, domain_of_type
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.promises import NO_PROMISES, Promises
 from penstock.algebra.properties.statistics import Statistics
@@ -83,6 +84,15 @@ class Aggregate(Algebra):
     @property
     def boundedness(self) -> Boundedness:
         return self.input.bounded_by_keys(self.group, self.input.boundedness, "groups")
+
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        return (self.boundedness,)
+
+    @property
+    def domains(self) -> Domains:
+        below = self.input.domains
+        return (*(below[c] for c in self.group), *(domain_of_type(call.type) for call in self.aggregates))
 
     @property
     def carries_ends(self) -> bool:
@@ -210,6 +220,14 @@ class Distinct(Unary):
     @property
     def boundedness(self) -> Boundedness:
         return self.bounded_by_keys(tuple(range(len(self.schema))), self.input.boundedness, "different rows")
+
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        return (self.boundedness,)
+
+    @property
+    def domains(self) -> Domains:
+        return self.input.domains
 
     @property
     def carries_ends(self) -> bool:

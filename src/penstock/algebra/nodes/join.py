@@ -16,12 +16,15 @@ from penstock.algebra.nodes.base import (
     inclusion_column,
     is_static,
     operators,
+    stored_sides,
 )
 from penstock.algebra.nodes.base.checks import need_equal_types
 from penstock.algebra.nodes.base.fields import Condition, Pairs
 from penstock.algebra.nodes.rowwise import Project, with_latest_arrival
+from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate, agreeing, joined
 from penstock.algebra.properties.computation import Computation
+from penstock.algebra.properties.domains import Domains, equal_domains, narrowed, number_of_values
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
@@ -64,6 +67,18 @@ class Join(Algebra):
         return frozenset(
             left | frozenset(width + c for c in right) for left in self.left.keys for right in self.right.keys
         )
+
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        few = [number_of_values(side.domains, range(len(side.schema))) for side in self.inputs]
+        if None not in few:
+            return tuple(Boundedness(Grade.BOUNDED, f"at most {number:,} values", length=None) for number in few)
+        return stored_sides(self.inputs)
+
+    @property
+    def domains(self) -> Domains:
+        pairs = equal_domains(self.left.domains, self.right.domains, self.equal)
+        return pairs if self.residual is None else narrowed(pairs, self.residual)
 
     @property
     def enters_with_elements(self) -> bool:

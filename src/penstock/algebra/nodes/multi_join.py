@@ -6,9 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, column_labels, has_lives
+from penstock.algebra.nodes.base import (
+    Algebra,
+    ColumnPruning,
+    Keys,
+    Pruned,
+    column_labels,
+    has_lives,
+    stored_sides,
+)
 from penstock.algebra.nodes.join import joins_elements
 from penstock.algebra.nodes.rowwise import with_latest_arrival
+from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate, joined
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import Needs, needs_of_relations
@@ -54,6 +63,10 @@ class MultiJoin(Algebra):
     def pattern(self) -> Pattern:
         pattern = worst(member.pattern for member in self.members)
         return Pattern.WEAK if pattern is Pattern.WEAKEST else pattern
+
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        return stored_sides(self.members)
 
     @property
     def keys(self) -> Keys:

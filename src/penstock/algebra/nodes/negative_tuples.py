@@ -9,6 +9,7 @@ from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.panes import needs_panes
 from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp, PreferringSelection
+from penstock.algebra.nodes.promised import PromisedJoin
 from penstock.algebra.nodes.r2s import StreamKind
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.shed import Shed
@@ -62,6 +63,10 @@ def announced(node: Algebra) -> Algebra:
         # What waits expires by the ends that windows set.
         chosen = _below_windows(node)
         return chosen if chosen.pattern is Pattern.MONOTONIC else NegativeTuples(chosen)
+    if isinstance(node, PromisedJoin):
+        # Rows of windows end when they leave, which a negative tuple does not tell of; what it emits is announced.
+        held = _below_windows(node)
+        return held if held.pattern in (Pattern.MONOTONIC, Pattern.STRICT) else NegativeTuples(held)
     changed = node.with_children(tuple(announced(c) if isinstance(c, Algebra) else c for c in node.children))
     if isinstance(changed, TimeModelWindow) and changed.pattern not in (Pattern.MONOTONIC, Pattern.STRICT):
         return NegativeTuples(changed)

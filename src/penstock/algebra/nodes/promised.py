@@ -8,22 +8,36 @@ from a promise. Operators of these classes are binary and stay where they are: b
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
-from penstock.algebra.nodes.base import Algebra, ColumnPruning, Pruned, Unary, column_labels, operators
+from penstock.algebra.nodes.base import (
+    Algebra,
+    ColumnPruning,
+    Delay,
+    Pruned,
+    TimeModelWindow,
+    Unary,
+    column_labels,
+    operators,
+)
 from penstock.algebra.nodes.base.fields import Pairs
 from penstock.algebra.nodes.join import Join, condition_text, joined_pattern, pruned_sides
+from penstock.algebra.nodes.scans import StreamScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
+from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.algebra.properties.promised_state import EndingPromise, ended_by, with_expected
 from penstock.algebra.properties.promises import (
     NO_PROMISES,
+    Base,
     Clustered,
     ForeignKey,
     Ordered,
     PassedPromise,
     Promises,
+    Punctuated,
     Unique,
     moved_promises,
 )
@@ -69,6 +83,19 @@ class Leaving:
         return all(isinstance(one, ForeignKey) and not (one.within.rows or one.within.ticks) for one in kinds)
 
 
+def compared_pairs(leaving: Iterable[Leaving]) -> tuple[tuple[int, int], ...]:
+    """Return the pairs (left, right) of columns by which rows leave with the values of the other side."""
+    pairs = [(one, pair) for one in leaving for pair in zip(one.columns, one.promise.columns, strict=False)]
+    return tuple(dict.fromkeys(pair if one.side == 0 else pair[::-1] for one, pair in pairs))
+
+
+def shard_pairs(leaving: Sequence[Leaving], pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return those `pairs` (left, right) of columns by which rows may lie in shards: all rows of one value of CLUSTERED
+    BY, and the rows that it ends, are then in one."""
+    clustered = [one for one in leaving if isinstance(one.promise.promise, Clustered)]
+    return tuple(pair for pair in pairs if all(pair[one.side] in one.columns for one in clustered))
+
+
 class JoinResult(enum.Enum):
     """What a join with promises returns: as `Join`, `OuterJoin` and `SemiJoin` do."""
 
@@ -84,7 +111,8 @@ class JoinResult(enum.Enum):
 class PromisedJoin(Algebra):
     """A join whose rows leave by promises. `left`, `right`, `equal`, `residual` as in `Join`.
 
-    leaving: why rows leave, not empty; the first to close decides.
+    leaving: why rows leave, not empty; the first to close decides. unused: promises of CLUSTERED BY that are left out,
+    since no shard could have all rows of their values.
     """
 
     in_language: ClassVar[str] = "a join"
@@ -95,6 +123,7 @@ class PromisedJoin(Algebra):
     residual: Expression | None
     joined: JoinResult
     leaving: tuple[Leaving, ...]
+    unused: tuple[Base, ...] = ()
 
     @property
     def without_promises(self) -> Join | OuterJoin | SemiJoin:
@@ -115,6 +144,35 @@ class PromisedJoin(Algebra):
         if self.joined in (JoinResult.INNER, JoinResult.SEMI):
             return joined_pattern(self.left, self.right)
         return Pattern.STRICT
+
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        return tuple(bound for side in (0, 1) if (bound := self.stored_side(side)) is not None)
+
+    def stored_side(self, side: int) -> Boundedness | None:
+        """Return what bounds the rows of a side that are stored; None where none are beyond their own instant."""
+        if any(one.side == side and one.is_immediate and one.slide is None for one in self.leaving):
+            return None
+        node = self.inputs[side]
+        return ended_by(self.ending(side), node.boundedness, f"row of {', '.join(node.source_names)}")
+
+    def ended(self, rate: Callable[[str], float]) -> tuple[Boundedness, ...]:
+        found = []
+        for side in (0, 1):
+            bound, below = self.stored_side(side), self.inputs[side].boundedness
+            if bound is None:
+                bound = Boundedness(Grade.BOUNDED, "the rows of an instant", source=below.source)
+            found.append(with_expected(bound, self.ending(side), rate))
+        return tuple(found)
+
+    def ending(self, side: int) -> tuple[EndingPromise, ...]:
+        """Return the promises by which rows of a side leave."""
+        labels = [column_labels(one.schema) for one in (self.left, self.right)]
+        return tuple(
+            EndingPromise(one.promise, tuple(labels[one.of][c] for c in one.promise.columns), self.domain)
+            for one in self.leaving
+            if one.side == side
+        )
 
     @property
     def negated_inputs(self) -> tuple[Algebra, ...]:
@@ -161,7 +219,9 @@ class PromisedJoin(Algebra):
 
     def describe(self) -> Mapping[str, str]:
         on = condition_text(self.left, self.right, self.equal, self.residual)
-        return {"keeps": self.joined.value, "on": on, "leaving": "; ".join(map(self._shown, self.leaving))}
+        shown = {"keeps": self.joined.value, "on": on, "leaving": "; ".join(map(self._shown, self.leaving))}
+        not_used = "; ".join(f"{one.promise.WORDS} of {one.source} ({one.promise.name})" for one in self.unused)
+        return {**shown, **({"not used": not_used} if not_used else {}), "order": "kept, by promises"}
 
     def _shown(self, one: Leaving) -> str:
         side = ("left", "right")[one.side]
@@ -191,9 +251,22 @@ class ClosedRows(Unary):
         return True
 
     @property
+    def delays(self) -> tuple[Delay, ...]:
+        return (Delay(_longest_time(one for condition in self.closing for one in condition)),)
+
+    @property
     def promises(self) -> Promises:
-        used = {one for condition in self.closing for one in condition}
-        return tuple(one for one in self.input.promises if one in used)
+        used = dict.fromkeys(one for condition in self.closing for one in condition)
+        whole = tuple(one for one in self.input.promises if one in used)
+        return (*whole, *(one for one in used if one not in whole))
+
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        return tuple(ended_by(_ending(self.input, one), self.input.boundedness, "") for one in self.closing)
+
+    def ended(self, rate: Callable[[str], float]) -> tuple[Boundedness, ...]:
+        pairs = zip(self.stored, self.closing, strict=True)
+        return tuple(with_expected(bound, _ending(self.input, one), rate) for bound, one in pairs)
 
     def describe(self) -> Mapping[str, str]:
         return {"closed by": " and ".join(shown_promises(one, self.schema) for one in self.closing)}
@@ -237,6 +310,17 @@ class ClosingGroups(Algebra):
         return self.final or not self.aggregates
 
     @property
+    def delays(self) -> tuple[Delay, ...]:
+        return (Delay(_longest_time(self.closing)),) if self.final else ()
+
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        return (ended_by(_ending(self.input, self.closing), self.without_promises.boundedness, ""),)
+
+    def ended(self, rate: Callable[[str], float]) -> tuple[Boundedness, ...]:
+        return tuple(with_expected(bound, _ending(self.input, self.closing), rate) for bound in self.stored)
+
+    @property
     def promises(self) -> Promises:
         if not self.aggregates:
             return self.input.promises
@@ -247,17 +331,42 @@ class ClosingGroups(Algebra):
         return moved_promises((*self.closing, *unique), placed.get)
 
     def describe(self) -> Mapping[str, str]:
-        when = {"emitted": "once, when closed"} if self.final else {}
-        return {
-            **self.without_promises.describe(),
-            "groups end by": shown_promises(self.closing, self.input.schema),
-            **when,
-        }
+        found = dict(self.without_promises.describe())
+        found["groups end by"] = shown_promises(self.closing, self.input.schema)
+        unused = tuple(one for one in self.input.promises if self._could_end_by(one) and one not in self.closing)
+        if unused:
+            found["not used"] = shown_promises(unused, self.input.schema)
+        return found | ({"emitted": "once, when closed"} if self.final else {})
+
+    def _could_end_by(self, one: PassedPromise) -> bool:
+        """Return whether a promise would end groups, if not for the others: their rows lie by one column or more."""
+        return isinstance(one.promise, Clustered) and set(one.columns) <= set(self.group)
+
+
+def _longest_time(promises: Iterable[PassedPromise]) -> int:
+    """Return the longest time after its last row at which time closes a value; 0 where rows alone do."""
+    bases = (base.promise for one in promises for base in one.bases)
+    return max((one.within.ticks or 0 for one in bases if isinstance(one, Clustered | Ordered)), default=0)
+
+
+def follows_from_entering(closing: Iterable[PassedPromise], node: Algebra) -> bool:
+    """Return whether the first closing of a row by any of `closing` is the first from the instant on at which the row
+    enters `node`, and not only from that of its element: that is so behind a CLOSED of one condition, which the first
+    of its closings ends, and for what ORDERED BY has closed, which stays closed."""
+    if not any(isinstance(one.promise, Clustered) for one in closing):
+        return True
+    return all(len(one.closing) == 1 for one in operators(node) if isinstance(one, ClosedRows))
+
+
+def _ending(node: Algebra, promises: Promises) -> tuple[EndingPromise, ...]:
+    """Return promises of the streams of `node` that close values of its rows."""
+    labels = column_labels(node.schema)
+    return tuple(EndingPromise(one, tuple(labels[c] for c in one.columns), node.domain) for one in promises)
 
 
 def closes_values(one: PassedPromise) -> bool:
     """Return whether rows of the stream itself, before or after, decide when a value is closed."""
-    return isinstance(one.promise, Clustered | Ordered)
+    return isinstance(one.promise, Clustered | Ordered | Punctuated)
 
 
 def shown_promises(promises: Promises, schema: Schema) -> str:
@@ -282,17 +391,55 @@ def awaits_closing(root: Algebra) -> bool:
     return any(isinstance(one, ClosedRows) or (isinstance(one, ClosingGroups) and one.final) for one in operators(root))
 
 
+def closed_by_punctuations(root: Algebra) -> frozenset[str]:
+    """Return the streams whose punctuations decide when a CLOSED(c, ..) of a plan holds."""
+    found: list[PassedPromise] = []
+    for node in operators(root):
+        if isinstance(node, ClosedRows):
+            found += [one for condition in node.closing for one in condition]
+        elif isinstance(node, ClosingGroups) and node.final:
+            found += node.closing
+    return frozenset(base.source for one in found if isinstance(one.promise, Punctuated) for base in one.bases)
+
+
 def unfounded_promises(root: Algebra) -> Iterator[str]:
     """Yield what operators use of promises that do not hold of their inputs; nothing for a plan that is right."""
     for node in operators(root):
         if isinstance(node, PromisedJoin):
             sides = (node.left, node.right)
             for one in node.leaving:
-                if one.promise not in sides[one.of].promises:
+                if not one.promise.is_among(sides[one.of].promises):
                     yield f"{one.promise} of side {one.of} of {node.describe()['on']}"
         elif isinstance(node, ClosedRows | ClosingGroups):
             used = node.closing if isinstance(node, ClosingGroups) else [one for part in node.closing for one in part]
-            yield from (f"{one} below {node.worded}" for one in used if one not in node.input.promises)
+            yield from (f"{one} below {node.worded}" for one in used if not one.is_among(node.input.promises))
+
+
+def promises_used(root: Algebra) -> frozenset[tuple[str, str]]:
+    """Return the stream and the name of each promise that a plan rests on: what ends state by it, or checks it."""
+    found: set[tuple[str, str]] = set()
+    for node in operators(root):
+        used: list[PassedPromise] = []
+        if isinstance(node, PromisedJoin):
+            used += [one.promise for one in node.leaving]
+        elif isinstance(node, ClosingGroups):
+            used += node.closing
+        elif isinstance(node, ClosedRows):
+            used += [one for part in node.closing for one in part]
+        elif isinstance(node, StreamScan):
+            found |= {(node.source.name, check.name) for check in node.checks}
+        found |= {(base.source, base.promise.name) for one in used for base in one.bases}
+    return frozenset(found)
+
+
+def enters_at_once(node: Algebra) -> bool:
+    """Return whether the rows of a relation enter at the timestamps of their elements: neither at a boundary of SLIDE
+    nor when CLOSED holds."""
+    if node.is_stream:
+        return True
+    if isinstance(node, ClosedRows) or (isinstance(node, TimeModelWindow) and node.slide is not None):
+        return False
+    return all(map(enters_at_once, node.inputs))
 
 
 def in_windows_of_time(node: Algebra) -> bool:

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary
 from penstock.algebra.nodes.base.checks import need_relations
 from penstock.algebra.nodes.base.fields import NOT_IN_DATA
+from penstock.algebra.nodes.promised import enters_at_once
 from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.until_next import UntilNext
 from penstock.algebra.properties.need import Needs, needs_of_relations
+from penstock.algebra.properties.promises import NO_PROMISES, Promises
+from penstock.algebra.properties.update_pattern import Pattern
 
 
 class StreamKind(enum.Enum):
@@ -44,6 +47,18 @@ class RelationToStream(Emitted, Unary):
     def needs(self) -> Needs:
         # The changes after τ0 are those since R(τ0).
         return needs_of_relations(self.inputs)
+
+    @property
+    def enters_with_elements(self) -> bool:
+        """Return whether the rows of the relation are emitted once each, with the timestamps of their elements: it only
+        grows, and nothing lets them enter later."""
+        below = self.input
+        grows = self.kind is StreamKind.ISTREAM and below.pattern is Pattern.MONOTONIC
+        return grows and below.enters_with_elements and enters_at_once(below)
+
+    @property
+    def promises(self) -> Promises:
+        return self.input.promises if self.enters_with_elements else NO_PROMISES
 
     @property
     def timestamp_column(self) -> int | None:

@@ -20,6 +20,7 @@ from penstock.algebra.nodes.base import (
 from penstock.algebra.nodes.base.fields import Condition
 from penstock.algebra.properties.cardinality import Estimate, kept
 from penstock.algebra.properties.computation import Computation
+from penstock.algebra.properties.domains import Domains, domain_of_type, narrowed
 from penstock.algebra.properties.promises import Promises, moved_promises
 from penstock.algebra.properties.statistics import Statistics
 from penstock.expressions.calls.volatile import volatile
@@ -37,6 +38,10 @@ class Select(RowWise):
     @property
     def promises(self) -> Promises:
         return self.input.promises  # of all elements of their streams, those that are dropped here too
+
+    @property
+    def domains(self) -> Domains:
+        return narrowed(self.input.domains, self.predicate)
 
     @property
     def keys(self) -> Keys:
@@ -97,6 +102,11 @@ class Project(RowWise):
     def promises(self) -> Promises:
         columns = [(e.index, i) for i, e in enumerate(self.expressions) if isinstance(e, Column)]
         return moved_promises(self.input.promises, dict(reversed(columns)).get)
+
+    @property
+    def domains(self) -> Domains:
+        below = self.input.domains
+        return tuple(below[e.index] if isinstance(e, Column) else domain_of_type(e.type) for e in self.expressions)
 
     @property
     def keys(self) -> Keys:

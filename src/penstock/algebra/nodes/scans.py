@@ -19,6 +19,7 @@ from penstock.algebra.properties.promises import (
     Promise,
     PromiseMode,
     Promises,
+    Punctuated,
     moved_promises,
 )
 from penstock.algebra.properties.statistics import HORIZON, Statistics
@@ -45,13 +46,6 @@ class DeclaredPeriod:
 
 
 @dataclass(frozen=True)
-class Heartbeat:
-    """A record of a stream that is no element: it promises that no element up to `tick` follows."""
-
-    tick: int
-
-
-@dataclass(frozen=True)
 class Source:
     """A declared stream or relation.
 
@@ -67,7 +61,10 @@ class Source:
     all; valid: its VALID clause as text, empty for none. None of these three changes what the source is, so they do
     not count for its identity. period: its VALID FROM, None without one: a row that has no such period is malformed;
     heartbeat: position of the HEARTBEAT BY column, None without one: a record in which it is TRUE is a heartbeat;
-    idle_advances: its IDLE TIMEOUT has ADVANCE: time goes on by the wall clock while the stream is silent;
+    idle_advances: its IDLE TIMEOUT has ADVANCE: time goes on by the wall clock while the stream is silent; punctuated:
+    position of the PUNCTUATED BY column, None without one: a record in which it is not NULL is a punctuation;
+    observe: its promises are measured, and those that its queries could use; observed: the columns for which that is
+    done, in a plan. Neither counts for its identity;
     promises: of a stream, in order of declaration. They do not count for its identity either: the operators of a query
     that uses one hold it.
     """
@@ -94,17 +91,30 @@ class Source:
     period: DeclaredPeriod | None = None
     heartbeat: int | None = None
     idle_advances: bool = False
+    punctuated: int | None = None
     promises: tuple[Promise, ...] = field(default=(), compare=False, repr=False)
+    observe: bool = field(default=False, compare=False, repr=False)
+    observed: tuple[tuple[int, ...], ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def is_observed(self) -> bool:
+        """Return whether it is measured how closely the stream keeps to promises."""
+        return self.is_stream and (self.observe or any(one.mode is PromiseMode.OBSERVED for one in self.promises))
 
     @property
     def declared(self) -> tuple[object, ...]:
         """Return the source with what does not count for its identity."""
         promises = tuple(promise.declared for promise in self.promises)
-        return self, self.retain, self.retain_columns, self.valid, promises
+        return self, self.retain, self.retain_columns, self.valid, promises, self.observe
 
     @property
     def is_static(self) -> bool:
         return not self.is_stream and self.timestamp is None and not self.system_time
+
+    @property
+    def is_checked(self) -> bool:
+        """Return whether rows of the stream are dead letters that break a promise."""
+        return any(promise.mode is PromiseMode.CHECKED for promise in self.promises)
 
     @property
     def loses_rows(self) -> bool:
@@ -168,9 +178,23 @@ def _width(type_: pa.DataType) -> int:
         return 1 << 16
 
 
+@dataclass(frozen=True)
+class Check:
+    """A promise of a stream that is CHECKED. name: that of its dead letters, so it counts."""
+
+    name: str
+    promise: Promise
+
+
 @dataclass(frozen=True, eq=False)
 class StreamScan(Emitted, Scan):
-    """The elements of a declared stream."""
+    """The elements of a declared stream that break none of `checks`.
+
+    checks: its promises that are CHECKED, in order of declaration. What is remembered for them is that of the stream
+    since they were declared, whatever queries come and go, so all readers read one step.
+    """
+
+    checks: tuple[Check, ...] = ()
 
     @property
     def needs(self) -> Needs:
@@ -180,8 +204,17 @@ class StreamScan(Emitted, Scan):
     def promises(self) -> Promises:
         places = {c: place for place, c in reversed(list(enumerate(self.columns)))}
         used = (one for one in self.source.promises if one.mode is not PromiseMode.OBSERVED)
-        whole = tuple(PassedPromise((Base(self.source.name, one),), one.columns) for one in used)
+        whole = tuple(PassedPromise((Base(self.source.name, one),), one.columns) for one in (*used, *self._spoken))
         return moved_promises(whole, places.get)
+
+    @property
+    def _spoken(self) -> tuple[Promise, ...]:
+        """Return that punctuations come, where they are declared: over all columns that elements have."""
+        source = self.source
+        if source.punctuated is None:
+            return ()
+        apart = (source.punctuated, source.heartbeat)
+        return (Punctuated(tuple(c for c in range(len(source.columns)) if c not in apart), name="punctuations"),)
 
     @property
     def enters_with_elements(self) -> bool:
@@ -194,7 +227,8 @@ class StreamScan(Emitted, Scan):
 
     @property
     def arrives_in_order(self) -> bool:
-        return True
+        # Elements are checked by value, in several shards.
+        return not self.checks
 
     @property
     def timestamp_column(self) -> int | None:
@@ -202,7 +236,42 @@ class StreamScan(Emitted, Scan):
         return self.columns.index(stamp) if stamp is not None and stamp in self.columns else None
 
     def describe(self) -> Mapping[str, str]:
-        return {**super().describe(), **_described_time(self.source)}
+        checked = {"checked": ", ".join(check.name for check in self.checks)} if self.checks else {}
+        return {**super().describe(), **_described_time(self.source), **checked}
+
+
+@dataclass(frozen=True, eq=False)
+class RejectedScan(Emitted, Scan):
+    """The elements of a declared stream that break a promise that is CHECKED. No query has it: the scans of the others
+    rest on it, and it stands for itself from the declaration of the promise on."""
+
+    check: Check
+
+    @property
+    def needs(self) -> Needs:
+        return {self.source.name: Need()}
+
+    @property
+    def enters_with_elements(self) -> bool:
+        return True
+
+    @property
+    def boundedness(self) -> Boundedness:
+        name = self.source.name
+        return Boundedness(Grade.UNBOUNDED, f"all of {name} that breaks {self.check.name}", "", name, None)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        return pruning.whole(self)
+
+    def describe(self) -> Mapping[str, str]:
+        return {**super().describe(), "breaks": self.check.name}
+
+
+def stream_scan(source: Source, columns: tuple[int, ...]) -> StreamScan:
+    """Return the elements of a declared stream, without those that break a promise that is CHECKED."""
+    checked = (one for one in source.promises if one.mode is PromiseMode.CHECKED)
+    checks = tuple(Check(one.name, one) for one in checked)
+    return StreamScan(source, columns, checks)
 
 
 def _described_time(source: Source) -> dict[str, str]:
@@ -212,9 +281,31 @@ def _described_time(source: Source) -> dict[str, str]:
         shown["advances"] = f"at most {source.domain.show_length(source.ahead)}"
     if source.heartbeat is not None:
         shown["heartbeats"] = f"by {source.columns[source.heartbeat].name}"
+    if source.punctuated is not None:
+        shown["punctuations"] = f"by {source.columns[source.punctuated].name}"
     if source.idle is not None and source.idle_advances:
         shown["when idle"] = f"advances after {CALENDAR.show_length(source.idle)}"
     return shown
+
+
+@dataclass(frozen=True, eq=False)
+class AcceptedScan(Emitted, Scan):
+    """The elements of a stream that were accepted. Those that a punctuation rejects are among them, valid at no
+    instant: they count for promises. Checks and operators with promises alone read it."""
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return StreamScan(self.source, self.columns).boundedness
+
+
+@dataclass(frozen=True, eq=False)
+class PunctuationScan(Emitted, Scan):
+    """The punctuations of a stream as rows of one text, each at the instant from which on no row fulfils it. Operators
+    alone read it."""
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((Field("punctuation", pa.string(), self.source.name),))
 
 
 @dataclass(frozen=True, eq=False)

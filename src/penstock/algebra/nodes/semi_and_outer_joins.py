@@ -14,7 +14,16 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import NO_KEYS, Algebra, ColumnPruning, Keys, Pruned, has_lives, is_static
+from penstock.algebra.nodes.base import (
+    NO_KEYS,
+    Algebra,
+    ColumnPruning,
+    Keys,
+    Pruned,
+    has_lives,
+    is_static,
+    stored_sides,
+)
 from penstock.algebra.nodes.base.checks import need_equal_types, refused
 from penstock.algebra.nodes.base.fields import Condition, Pairs
 from penstock.algebra.nodes.join import condition_text, estimated_pairs, joined_pattern, pruned_sides
@@ -79,6 +88,10 @@ class SemiJoin(Algebra):
     @property
     def keys(self) -> Keys:
         return self.left.keys
+
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        return stored_sides(self.inputs)
 
     @property
     def boundedness(self) -> Boundedness:
@@ -170,6 +183,10 @@ class OuterJoin(Algebra):
     @property
     def negated_inputs(self) -> tuple[Algebra, ...]:
         return (self.left, self.right) if self.kind is OuterKind.FULL else (self.right,)
+
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        return stored_sides(self.inputs)
 
     @property
     def pattern(self) -> Pattern:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import ClassVar
 
 from penstock.algebra.nodes.base import (
@@ -20,6 +22,7 @@ from penstock.algebra.nodes.base import (
 from penstock.algebra.nodes.base.checks import need_alike
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate, partners
+from penstock.algebra.properties.domains import Domains
 from penstock.algebra.properties.promises import Promises, promises_of_union
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern, worst
@@ -60,8 +63,15 @@ class UnionAll(Algebra):
         return promises_of_union([member.promises for member in self.members])
 
     @property
+    def domains(self) -> Domains:
+        return tuple(reduce(or_, each) for each in zip(*(member.domains for member in self.members), strict=True))
+
+    @property
     def enters_with_elements(self) -> bool:
         return all(member.enters_with_elements for member in self.members)
+
+    def with_arrival_time(self) -> Algebra:
+        return UnionAll(tuple(member.with_arrival_time() for member in self.members))
 
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         return all(map(holds, self.members))

@@ -28,6 +28,7 @@ from penstock.algebra.nodes.scans import needs_of_last
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.computation import Computation
+from penstock.algebra.properties.domains import Domains
 from penstock.algebra.properties.need import LastRows, Needs, longer
 from penstock.algebra.properties.promises import Promises
 from penstock.algebra.properties.statistics import Statistics, seconds
@@ -79,6 +80,10 @@ class Window(TimeModelWindow):
     def promises(self) -> Promises:
         below = self.input.promises
         return tuple(replace(one, slide=self.slide, align=self.align) for one in below) if self.slide else below
+
+    @property
+    def domains(self) -> Domains:
+        return self.input.domains
 
     @property
     def enters_with_elements(self) -> bool:

@@ -1,9 +1,10 @@
 """Whether the content of a relation stays within bounds, however long its streams run, and what bounds it.
 
 Contract: `Algebra.boundedness` is derived from the plan alone, as the update pattern is. A relation is *bounded* when
-time windows, counts of rows or a LIMIT bound it (for streams of a steady rate); bounded by *keys* when it has one row,
-or a fixed number, for every value of some columns: then it is as bounded as these values are; else *unbounded*, and the
-source responsible is named. By default an operator is as bounded as its inputs together.
+time windows, counts of rows or a LIMIT bound it (for streams of a steady rate), or the values that the query leaves are
+finitely many; bounded by *promises* when its rows end where senders keep what they promise of their streams; bounded by
+*keys* when it has one row, or a fixed number, for every value of some columns: then it is as bounded as these values
+are; else *unbounded*, and the source responsible is named. By default an operator is as bounded as its inputs together.
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ class Grade(enum.IntEnum):
 
     FIXED = 0
     BOUNDED = 1
-    KEYS = 2
-    UNBOUNDED = 3
+    PROMISED = 2
+    KEYS = 3
+    UNBOUNDED = 4
 
 
 @dataclass(frozen=True)
 class Boundedness:
     """The boundedness of a relation. by: what bounds it, or why nothing does, as text for users; hint: what would bound
     it; source: the source to look for in the script where it is not bounded; length: seconds after which all its
-    content has expired, if known."""
+    content has expired, if known; rows: how many are expected, where what bounds it says so."""
 
     grade: Grade
     by: str
     hint: str = ""
     source: str = ""
     length: float | None = 0.0
+    rows: float | None = None
 
 
 def together(bounds: Iterable[Boundedness]) -> Boundedness:

@@ -7,7 +7,7 @@ selects of them (docs/promises.md). Operators pass it on: the promise, and the c
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -99,6 +99,14 @@ class Ordered(Promise):
 
 
 @dataclass(frozen=True)
+class Punctuated(Promise):
+    """Punctuations come in the stream: no row follows that fulfils one. Those all of whose columns are among `columns`
+    are meant, so what passes it on may have fewer."""
+
+    WORDS: ClassVar[str] = "PUNCTUATED BY"
+
+
+@dataclass(frozen=True)
 class Base:
     """A promise of the stream `source`."""
 
@@ -128,11 +136,39 @@ class PassedPromise:
         return self.bases[0].promise
 
     def moved(self, position: Callable[[int], int | None]) -> PassedPromise | None:
-        """Return the promise over the columns at other positions; None where one of them is not there."""
+        """Return the promise over the columns at other positions; None where one of them is not there. Of punctuations
+        those over the columns that are there are left."""
+        if isinstance(self.promise, Punctuated):
+            left = self.over({c for c in self.columns if position(c) is not None})
+            return None if left is None else replace(left, columns=tuple(position(c) or 0 for c in left.columns))
         columns = [position(c) for c in self.columns]
         if None in columns:
             return None
         return replace(self, columns=tuple(c for c in columns if c is not None))
+
+    def over(self, columns: Collection[int]) -> PassedPromise | None:
+        """Return of punctuations those over some of the columns; None where none of these is among them."""
+        kept = [place for place, column in enumerate(self.columns) if column in columns]
+        if not kept:
+            return None
+        bases = tuple(
+            replace(base, promise=replace(base.promise, columns=tuple(base.promise.columns[place] for place in kept)))
+            for base in self.bases
+        )
+        return replace(self, bases=bases, columns=tuple(self.columns[place] for place in kept))
+
+    def within(self, columns: Collection[int]) -> PassedPromise | None:
+        """Return it where all of its columns are among some; of punctuations those over some of them. None where none
+        is left."""
+        if isinstance(self.promise, Punctuated):
+            return self.over(columns)
+        return self if set(self.columns) <= set(columns) else None
+
+    def is_among(self, promises: Promises) -> bool:
+        """Return whether it is one of some promises, or the part of one over fewer columns."""
+        if not isinstance(self.promise, Punctuated):
+            return self in promises
+        return any(isinstance(one.promise, Punctuated) and one.over(self.columns) == self for one in promises)
 
 
 Promises = tuple[PassedPromise, ...]
@@ -156,7 +192,34 @@ def promises_of_union(branches: Sequence[Promises]) -> Promises:
             bases = tuple(base for member in members if member is not None for base in member.bases)
             joint = PassedPromise(bases, one.columns)
             found += [] if joint in found else [joint]
-    return tuple(found)
+    spoken = _punctuations_of_union(branches)
+    return tuple(found) if spoken is None else (*found, spoken)
+
+
+def _punctuations_of_union(branches: Sequence[Promises]) -> PassedPromise | None:
+    """Return the punctuations of a UNION ALL: over columns of which every branch has some."""
+    members: list[PassedPromise] = []
+    for branch in branches:
+        members += [one for one in branch if isinstance(one.promise, Punctuated) and one.slide is None][:1]
+    if len(members) < len(branches):
+        return None
+    common = set(members[0].columns).intersection(*(one.columns for one in members))
+    left = [one.over(sorted(common)) for one in members]
+    # Each names its columns in the order of their places.
+    ordered = [_in_order(one) for one in left if one is not None]
+    if len(ordered) < len(branches):
+        return None
+    return PassedPromise(tuple(base for one in ordered for base in one.bases), ordered[0].columns)
+
+
+def _in_order(one: PassedPromise) -> PassedPromise:
+    """Return punctuations with their columns in ascending order."""
+    places = sorted(range(len(one.columns)), key=lambda place: one.columns[place])
+    bases = tuple(
+        replace(base, promise=replace(base.promise, columns=tuple(base.promise.columns[place] for place in places)))
+        for base in one.bases
+    )
+    return replace(one, bases=bases, columns=tuple(one.columns[place] for place in places))
 
 
 def _joins_in_union(one: PassedPromise, other: PassedPromise) -> bool:

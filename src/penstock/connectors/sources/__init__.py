@@ -66,13 +66,14 @@ def open_source(source: Source, predicate: Expression | None = None) -> SourceCo
 
 
 def read_split(connector: SourceConnector, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
-    """Yield what a split has, as `SourceConnector.read`, or the heartbeat that it is."""
-    if split.heartbeat is None:
+    """Yield what a split has, as `SourceConnector.read`, or the heartbeat or punctuation that it is."""
+    record = split.record
+    if record is None:
         yield from connector.read(split, columns)
         return
     chosen = [connector.source.columns[c] for c in columns]
     schema = pa.schema([pa.field(one.name, one.type) for one in chosen])
-    yield ParsedRecords(pa.RecordBatch.from_pylist([], schema=schema), heartbeat=split.heartbeat)
+    yield ParsedRecords(pa.RecordBatch.from_pylist([], schema=schema), record=record)
 
 
 def reads(source: Source, target: Target) -> bool | None:

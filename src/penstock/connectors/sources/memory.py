@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.nodes.scans import Heartbeat, Source
+from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.heartbeats import (
     PlacedHeartbeat,
+    StreamRecord,
     cut_at_heartbeats,
     heartbeats_of,
+    placed,
     with_heartbeats,
 )
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
@@ -105,27 +107,30 @@ def _splits_at_heartbeats(schema: pa.Schema, path: str, rows: int, size: int) ->
         while before < beat.rows:
             found.append(splits.pop(0))
             before += found[-1].rows or 0
-        found.append(Split(path, heartbeat=beat.tick, rows=0))
+        if beat.punctuation:
+            found.append(Split(path, punctuation=beat.punctuation, rows=0))
+        else:
+            found.append(Split(path, heartbeat=beat.tick, rows=0))
     return [*found, *splits]
 
 
-def spool(source: Source, rows: Sequence[tuple[object, ...] | Heartbeat] | pa.Table, path: str) -> None:
+def spool(source: Source, rows: Sequence[tuple[object, ...] | StreamRecord] | pa.Table, path: str) -> None:
     """Write `rows` to the Arrow file `path` with the declared types; see `typed_table` and `inserted_rows`."""
     table = typed_table(source, rows) if isinstance(rows, pa.Table) else inserted_rows(source, rows)
     write_table(table, Path(path))
 
 
-def inserted_rows(source: Source, rows: Sequence[tuple[object, ...] | Heartbeat]) -> pa.Table:
+def inserted_rows(source: Source, rows: Sequence[tuple[object, ...] | StreamRecord]) -> pa.Table:
     """Return what a script has written into a MEMORY source as a table of the declared columns. Raises PenstockError
     P0203 and P0305, as `typed_table`."""
     values: list[tuple[object, ...]] = []
-    placed: list[PlacedHeartbeat] = []
+    records: list[PlacedHeartbeat] = []
     for row in rows:
-        if isinstance(row, Heartbeat):
-            placed.append(PlacedHeartbeat(len(values), row.tick))
-        else:
+        if isinstance(row, tuple):
             values.append(row)
-    return with_heartbeats(typed_table(source, values), placed)
+        else:
+            records.append(placed(len(values), row))
+    return with_heartbeats(typed_table(source, values), records)
 
 
 def typed_table(source: Source, rows: Sequence[tuple[object, ...]] | pa.Table) -> pa.Table:

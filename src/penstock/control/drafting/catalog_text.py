@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from penstock.control.drafting.whole_catalog import pairs_text
 from penstock.control.registry import DECLARATION_ORDER, quoted, settings_of
@@ -39,11 +39,27 @@ def catalog_text(objects: Iterable[StoredObject], settings: Mapping[str, str]) -
     """
     lines: list[str] = []
     now = dict(settings)
-    for one in sorted((each.as_wished for each in objects), key=lambda one: DECLARATION_ORDER[one.kind]):
-        if not one.is_temporary:
+    for one, changed in _in_order([each.as_wished for each in objects]):
+        if changed is not None:
+            lines.append(changed)
+        elif not one.is_temporary:
             lines += _settings(one, now)
             lines += _statements(one)
     return "".join(f"{line};\n" for line in lines)
+
+
+def _in_order(objects: Sequence[StoredObject]) -> Iterator[tuple[StoredObject, str | None]]:
+    """Yield the declarations in order, and the statements that have changed the promises of streams, each where it
+    stood among the sources: what a statement refers to is before it."""
+    by_order: dict[int, list[StoredObject]] = {}
+    for one in objects:
+        by_order.setdefault(DECLARATION_ORDER[one.kind], []).append(one)
+    for order in sorted(by_order):
+        entries: list[tuple[int, StoredObject, str | None]] = [(one.id, one, None) for one in by_order[order]]
+        if order == DECLARATION_ORDER["STREAM"]:
+            entries += [(number, one, text) for one in objects for number, text in one.promises]
+            entries.sort(key=lambda entry: entry[0])
+        yield from ((one, text) for _, one, text in entries)
 
 
 def declared_text(one: StoredObject, text: str | None) -> str:

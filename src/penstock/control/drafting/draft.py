@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.promises import PromiseMode
 from penstock.connectors.sinks import without_bounds
 from penstock.control.drafting.drafted_queries import (
     DraftedQueries,
@@ -35,7 +36,7 @@ from penstock.control.life.changes import (
 )
 from penstock.control.life.transitions import Event, check
 from penstock.control.phases import Phase
-from penstock.control.registry import Registry, with_declaration
+from penstock.control.registry import EarlierPromises, Registry, with_declaration
 from penstock.control.row_changes import check_insert
 from penstock.control.stored_catalog import (
     CatalogChange,
@@ -62,6 +63,7 @@ from penstock.language.commands import (
     InsertRows,
     MoveInto,
     Pause,
+    PunctuateStream,
     RenameTo,
     ReplaceQuery,
     Resume,
@@ -119,7 +121,7 @@ class Draft(DraftedQueries):
         elif isinstance(command, AlterSystem):
             self._system[command.key] = command.value
             self.stored = replace(self.stored, settings={**self.stored.settings, command.key: command.value})
-        elif isinstance(command, InsertRows | AdvanceStream | UpdateRows | DeleteRows):
+        elif isinstance(command, InsertRows | AdvanceStream | PunctuateStream | UpdateRows | DeleteRows):
             self._change_rows(number, command, text)
         else:
             self._create(command, text)
@@ -153,16 +155,15 @@ class Draft(DraftedQueries):
             self._drop(former.kind, former.name)
         one = StoredObject(self._id(), kind, name, text, self.settings)
         self.bound = with_declaration(self.bound, command, one)
-        self._put(one)
+        self._put(self._checked(one))
 
     def _create_query(self, number: int, command: CreateQueryCommand, text: str) -> None:
         sink = command.query.sink if command.into else self.sink
         former = self.stored.named(command.query.name)
         if former is not None:
             self._check_replaceable(former, "QUERY", command.replace)
-            changed = replace(
-                former, name=command.query.name, text=text, attributes={**command.attributes}, settings=self.settings
-            )
+            changed = replace(former, name=command.query.name, attributes={**command.attributes})
+            changed = self._defined(changed, text)
             self._answer(number, former, changed, QueryBeside(command.query, command.reads), command.start, sink)
             return
         identity, place, id_ = self._id(), self._id(), self._id()
@@ -170,7 +171,8 @@ class Draft(DraftedQueries):
         plan = attributes.get("plan", NO_CHOICES)
         answer = StoredComputation(id_, place, command.start, Phase.ANSWERING, plan)
         query = StoredQuery(sink, command.into, answer, columns=columns_text(command.query))
-        one = StoredObject(identity, "QUERY", command.query.name, text, self.settings, attributes, query)
+        since = self.stored.next_id
+        one = StoredObject(identity, "QUERY", command.query.name, text, self.settings, attributes, query, since)
         self.bound = with_declaration(self.bound, command, one)
         self._note_places(None, query)
         self.concerns[number] = place
@@ -179,8 +181,12 @@ class Draft(DraftedQueries):
     def reword(self, command: CreateQueryCommand, text: str) -> None:
         """Keep other words and attributes of a query whose answer is the same; it goes on. text: the query."""
         one = self._named(command.query.name)
-        changed = replace(one, text=text, settings=self.settings, attributes={**command.attributes})
+        changed = self._defined(replace(one, attributes={**command.attributes}), text)
         self._set(one, changed, (changed.definition, QueryBeside(command.query, command.reads)))
+
+    def _defined(self, one: StoredObject, text: str) -> StoredObject:
+        """Return a query that is defined anew, by the promises that there are now."""
+        return replace(one, text=text, settings=self.settings, since=self.stored.next_id)
 
     def _check_replaceable(self, former: StoredObject, kind: str, replace: bool) -> None:
         """Raise PenstockError P0206 where a name is taken, by something that cannot be bound."""
@@ -209,10 +215,24 @@ class Draft(DraftedQueries):
                 hint="drop what reads it first",
             )
         self.bound = self.bound.with_source(command.source, one.text)
-        self._put(replace(one, attributes={**one.attributes, **command.values}))
+        if not command.promises:
+            self._put(replace(one, attributes={**one.attributes, **command.values}))
+            return
+        self._put(self._checked(replace(one, promises=(*one.promises, (self._id(), command.promises)))))
+        # Queries keep the promises that there were; views have those that there are.
+        self.bound = EarlierPromises(self.stored).with_views_again(self.bound, one.name)
+        for view in self.bound.views_over(one.name):
+            self._put(self._named(view))
+
+    def _checked(self, one: StoredObject) -> StoredObject:
+        """Return a declaration with the numbers of what checks its promises; each keeps its number."""
+        source = self.bound.sources.get(one.name.lower())
+        known = {name: number for number, name in one.checks}
+        checked = [] if source is None else [p.name for p in source.promises if p.mode is PromiseMode.CHECKED]
+        return replace(one, checks=tuple((known.get(name) or self._id(), name) for name in checked))
 
     def _change_rows(
-        self, number: int, command: InsertRows | AdvanceStream | UpdateRows | DeleteRows, text: str
+        self, number: int, command: InsertRows | AdvanceStream | PunctuateStream | UpdateRows | DeleteRows, text: str
     ) -> None:
         name = command.relation if isinstance(command, UpdateRows | DeleteRows) else command.source
         one = self._named(name)
@@ -252,7 +272,7 @@ class Draft(DraftedQueries):
         self._answer(number, one, one, self._bound(one), _WARM, action.sink, is_move=True)
 
     def _replace_query(self, number: int, one: StoredObject, action: ReplaceQuery) -> None:
-        changed = replace(one, text=action.text, settings=self.settings)
+        changed = self._defined(one, action.text)
         if action.query.choices:
             plan = choices_text({(each.operator, each.attribute): each.value for each in action.query.choices})
             changed = replace(changed, attributes={**one.attributes, "plan": plan})

@@ -29,7 +29,7 @@ from penstock.control.life.changes import (
 from penstock.control.life.due_steps import EditStep, HoldStep
 from penstock.control.life.transitions import ANEW, STATEMENTS, Event, happens
 from penstock.control.phases import Phase
-from penstock.control.registry import DECLARATION_ORDER, Binding, declared, quoted, rebound, unbound
+from penstock.control.registry import DECLARATION_ORDER, Binding, EarlierPromises, declared, quoted, rebound, unbound
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
 from penstock.errors import PenstockError, as_known, as_name
 from penstock.language.catalog import Catalog
@@ -78,7 +78,17 @@ class DraftedQueries:
             else:
                 self.apply(one, QueryFailed(error.code, error.message))
             return one
+        self._check_again(place)
         return None
+
+    def _check_again(self, place: int) -> None:
+        """Begin a check of a promise anew where it has failed, and the queries that read its stream with it: what it
+        remembered is lost."""
+        for one in self.stored.objects.values():
+            if any(number == place for number, _ in one.checks):
+                known = tuple((self._id() if number == place else number, name) for number, name in one.checks)
+                self._put(replace(one, checks=known))
+                return
 
     def give_up(self, one: StoredObject, error: PenstockError) -> None:
         """Let a query go on as it is that was to change, or has changed; error: of what is computed beside it."""
@@ -103,7 +113,7 @@ class DraftedQueries:
         left = [one for one in known if not self.is_bound(one)]
         for one in sorted(left, key=lambda one: (DECLARATION_ORDER[one.kind], one.id)):
             try:
-                self.bound = declared(one, self.bound, beside=False)
+                self.bound = declared(one, self.bound, EarlierPromises(self.stored), beside=False)
             except Exception as error:
                 self.errors[one.id] = as_known(error, f"internal error at {one.name}")
                 self.bound = self.bound.with_unbound(unbound(one, self.errors[one.id]))

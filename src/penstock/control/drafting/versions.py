@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
+from penstock.algebra.nodes.scans import Check, RejectedScan, Source, declared_sources, over_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
-from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, log_source
+from penstock.control.entities.batches import LOG_ID, LOG_NAME, log_source
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.phases import Phase
 from penstock.control.posted_rows import ContentsRead, PostedRows
@@ -52,6 +52,8 @@ class Versions:
     _standing: dict[int, tuple[StoredObject, Query, dict[str, Source], StandingQuery]] = field(default_factory=dict)
     #: The sources of the version before, as the engine reads them, by name.
     _by_name: Mapping[str, Source] = field(default_factory=dict)
+    #: By place: a stream with a promise that is CHECKED, and what checks it.
+    _checks: dict[int, tuple[Source, StandingQuery]] = field(default_factory=dict)
     #: By number of a relation and of a post, the relation up to this post.
     _contents: dict[tuple[int, int], tuple[Source, Source]] = field(default_factory=dict)
 
@@ -68,6 +70,7 @@ class Versions:
         """
         sources: dict[int, StandingSource] = {}
         by_name: dict[str, Source] = {LOG_NAME: self._log}
+        checking: dict[int, StandingQuery] = {}
         held = _held(stored, bound)
         for one in stored.objects.values():
             source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
@@ -75,6 +78,7 @@ class Versions:
                 by_name[source.name] = self._source(source, one.id, source.name in held)
                 heartbeats = self.posted.heartbeats(source, one.id)
                 sources[one.id] = StandingSource(one.id, by_name[source.name], heartbeats)
+                checking |= self._checking(one, by_name[source.name])
         if any(by_name.get(name) is not source for name, source in self._by_name.items()):
             # Queries may read another declaration now.
             self._standing = {}
@@ -103,7 +107,25 @@ class Versions:
             sources[LOG_ID] = StandingSource(LOG_ID, self._log)
         self._sources = {number: known for number, known in self._sources.items() if number in sources}
         self._queries = {place: known for place, known in self._queries.items() if place in queries}
+        self._checks = {place: self._checks[place] for place in checking}
+        # What is checked is there before what reads it.
+        queries = checking | queries
         return NextVersion(command, sources, queries, settings, frozenset(waiting), in_step=dict(_in_step(stored)))
+
+    def _checking(self, one: StoredObject, source: Source) -> dict[int, StandingQuery]:
+        """Return what checks the promises of a stream, by place: as a query without readers, from their declaration on
+        until they are dropped."""
+        found: dict[int, StandingQuery] = {}
+        for number, name in one.checks:
+            known = self._checks.get(number)
+            if known is None or known[0] is not source:
+                promise = next(promise for promise in source.promises if promise.name == name)
+                scan = RejectedScan(source, tuple(range(len(source.columns))), Check(name, promise))
+                query = Query(f"constraint {name} of {source.name}", scan, default_sink())
+                known = source, StandingQuery(number, number, query, Start(), Activity.SILENT)
+            self._checks[number] = known
+            found[number] = known[1]
+        return found
 
     def _reads(
         self,

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.control.registry import Registry, default_sink, quoted, settings_of
+from penstock.control.registry import Registry, command_of, default_sink, quoted, settings_of
 from penstock.control.stored_catalog import ObjectKey, StoredObject
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language.binder.statements.attributes import NONE
 from penstock.language.binder.statements.names_read import read_by
+from penstock.language.binder.statements.promises import drop_line, promise_line
 from penstock.language.catalog import Catalog, called_functions
 from penstock.language.commands import (
     AlterQuery,
@@ -81,7 +82,8 @@ class CatalogStep:
 
 @dataclass
 class _Target:
-    """A declaration of the script. source: as the ALTER statements behind it leave it; altered: what these set."""
+    """A declaration of the script. source: as the ALTER statements behind it leave it; altered: what these set;
+    promises: those that add and drop constraints, each with the number of declarations before it."""
 
     statement: Creation
     command: DeclaringCommand
@@ -90,6 +92,7 @@ class _Target:
     warnings: tuple[ScriptWarning, ...]
     source: Source | None = None
     altered: dict[str, str] = field(default_factory=dict)
+    promises: list[tuple[int, AlterSource]] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
@@ -138,6 +141,9 @@ def _bound(script: Script, present: Catalog, settings: Mapping[str, str]) -> dic
             if isinstance(command, ChangeSetting):
                 now = {**now, command.key.lower(): command.value}
                 continue
+            if isinstance(command, AlterSource) and command.promises:
+                _refuse_used(command.name, catalog)
+                targets["", command.name.lower()].promises.append((len(targets), command))
             catalog = applied(command, catalog)
             if isinstance(command, AlterSource):
                 target = targets["", command.name.lower()]
@@ -158,6 +164,14 @@ def _bound(script: Script, present: Catalog, settings: Mapping[str, str]) -> dic
     if errors:
         raise ScriptErrors(errors)
     return targets
+
+
+def _refuse_used(stream: str, catalog: Catalog) -> None:
+    """Raise PenstockError P0732 where something of the script reads a stream whose promises change."""
+    users = catalog.users_of(stream)
+    if users:
+        hint = f"a whole catalog has it before {users[0]}: what it declares stands at once"
+        raise PenstockError("P0732", f"{stream} is read before its constraints are whole", hint=hint)
 
 
 def _declaration(statement: Statement) -> Statement:
@@ -184,12 +198,19 @@ class _Difference:
         #: What is another thing afterwards, or none.
         self._disturbed: set[ObjectKey] = set()
         self._errors: list[PenstockError] = []
+        #: Sources that are declared anew, whose constraints are to follow.
+        self._anew: list[_Target] = []
 
     def steps(self) -> list[CatalogStep]:
         """Return the commands. Raises ScriptErrors P0222 for what is in use and cannot change."""
         gone = [one for key, one in self._stored.items() if key not in self._targets and not one.is_temporary]
         self._disturbed |= {one.key for one in gone}
-        steps = [step for target in self._targets.values() for step in self._changes(target)]
+        steps: list[CatalogStep] = []
+        for number, target in enumerate(self._targets.values(), 1):
+            steps += self._changes(target)
+            # What constraints refer to may stand behind their stream.
+            changed = [(one, command) for one in self._anew for at, command in one.promises if at == number]
+            steps += [one.step(command, command.promises, verb="ALTER") for one, command in changed]
         self._spare_subscriptions()
         if self._errors:
             raise ScriptErrors(self._errors)
@@ -243,6 +264,7 @@ class _Difference:
         query_text = self._query_text(target) if isinstance(command, CreateQueryCommand) else ""
         yield target.step(replace(command, replace=False), target.text, query_text)
         yield from self._alterations(target, target.altered)
+        self._anew.append(target)
 
     def _replaced(
         self,
@@ -272,29 +294,22 @@ class _Difference:
     ) -> Iterator[CatalogStep]:
         known, declared = self._bound.sources.get(target.key[1]), target.source
         assert declared is not None, "it is a source"
-        same_promises = known is not None and _promised(known) == _promised(declared)
-        if known is not None and (known, known.retain, known.retain_columns, _promised(known)) == (
-            declared,
-            declared.retain,
-            declared.retain_columns,
-            _promised(declared),
-        ):
-            return
         users = self._bound.users_of(former.name)
-        if known is not None and same_promises and known.retain_columns == declared.retain_columns:
+        if known is not None and known.retain_columns == declared.retain_columns:
             values = self._values(target, known, declared)
             posted = all(key in ("retain", "rate_limit") for key in values)
             if _altered(known, declared) == declared and (posted or not users):
                 yield from self._alterations(target, values)
+                yield from self._promises(target, known, declared)
                 return
         if known == declared and users:
-            what = "retain other columns" if same_promises else "make other promises"
-            message = f"{former.name} is used by {', '.join(users)}, so it cannot {what}"
+            message = f"{former.name} is used by {', '.join(users)}, so it cannot retain other columns"
             error = PenstockError("P0222", message, hint="leave out what uses it first, then apply the whole")
             self._errors.append(error.at(self._source.position(target.statement.name.span)))
             return
         yield self._replaced(target, command)
         yield from self._alterations(target, target.altered)
+        self._anew.append(target)
 
     def _values(self, target: _Target, known: Source, declared: Source) -> dict[str, str]:
         """Return the attributes that differ, as ALTER has them."""
@@ -323,6 +338,22 @@ class _Difference:
             command = AlterSource(name, values, target.source)
             text = f"ALTER {target.kind} {quoted(name)} SET ({pairs_text(values)})"
             yield target.step(command, text, verb="ALTER")
+
+    def _promises(self, target: _Target, known: Source, declared: Source) -> Iterator[CatalogStep]:
+        """Yield what drops and adds the constraints of a stream that differ. Their order makes no difference."""
+        sources = {key[1]: one.source for key, one in self._targets.items() if one.source is not None}
+        before, after = ({one.declared: one for one in source.promises} for source in (known, declared))
+        lines = [drop_line(known, one.name) for key, one in before.items() if key not in after]
+        lines += [promise_line(declared, one, Catalog(sources)) for key, one in after.items() if key not in before]
+        bound = self._bound
+        for line in lines:
+            try:
+                command = command_of(line, bound, settings_of(target.settings))
+            except ScriptErrors as found:
+                self._errors += [error.at(self._source.position(target.statement.name.span)) for error in found.errors]
+                return
+            bound = applied(command, bound)
+            yield target.step(command, line, verb="ALTER")
 
     # -- queries -----------------------------------------------------------------------------------------------
 
@@ -374,10 +405,6 @@ def _is_other_result(known: Query, query: Query) -> bool:
     """Return whether the results that a run keeps of a query cannot go on with another one."""
     alike = known.output_schema == query.output_schema and known.domain == query.domain
     return not alike and known.sink == query.sink == default_sink()
-
-
-def _promised(source: Source) -> list[tuple[object, ...]]:
-    return [promise.declared for promise in source.promises]
 
 
 def _altered(known: Source, declared: Source) -> Source:

@@ -24,6 +24,7 @@ from penstock.control.entities.attributes import (
     unmeasured,
 )
 from penstock.control.entities.batches import BATCH_LOG, BATCHES
+from penstock.control.entities.constraints import CONSTRAINTS
 from penstock.control.entities.plan import (
     OPERATOR_SHARDS,
     OPERATORS,
@@ -75,12 +76,6 @@ ARCHIVE_PARTS = _empty(
     "archive_parts",
     "archives",
     "archive:t part:t insertion_from:n insertion_until:n expiration_from:n expiration_until:n rows:n bytes:n",
-)
-CONSTRAINTS = _empty(
-    "constraints",
-    "constraints",
-    "name:t stream:t kind:t columns:t k_declared:n unit:t k_seen_max:n k_seen_p99:n violations:n on_violation:t"
-    " enforced:b bytes_saved:n",
 )
 PERIODIC = _empty(
     "periodic", "periodic queries", "group:t query:t window:n slide:n period:n deadline:n runs:n late:n latency:x"

@@ -72,6 +72,10 @@ class SourceRow:
         return self.view.version.sources.get(self.source.name.lower())
 
     @property
+    def punctuations(self) -> int:
+        return self.view.version.punctuations.get(self.source.name.lower(), 0)
+
+    @property
     def domain(self) -> str | None:
         """Return what one of its ticks is."""
         domain = self.source.domain
@@ -137,7 +141,7 @@ def _alter(name: str) -> AttributeSetting[SourceRow]:
         options = (WrittenOption(Name(name), value),)
         return AlterSourceStatement(row.kind.upper(), Name(row.source.name, quoted=True), options)
 
-    default = "dead letter" if name == "on_error" else NONE
+    default = {"on_error": "dead letter", "observe_constraints": "off"}.get(name, NONE)
     return AttributeSetting(
         statement, "ALTER STREAM and RELATION .. SET", default, applies=lambda row: _can_have(row, name)
     )
@@ -147,7 +151,7 @@ def _can_have(row: SourceRow, name: str) -> bool:
     """Return whether ALTER may give a source an attribute, as the binder decides it."""
     if name == "rate_limit":
         return row.source.connector == "HTTP"
-    if name == "on_error":
+    if name in ("on_error", "observe_constraints"):
         return True
     return not row.source.is_static and not (row.source.system_time and name in ("slack", "idle_timeout"))
 
@@ -162,6 +166,10 @@ def _unbound_source(row: SourceRow) -> UnboundDeclaration | None:
 
 def _heartbeat_column(source: Source) -> str | None:
     return None if source.heartbeat is None else source.columns[source.heartbeat].name
+
+
+def _punctuated_column(source: Source) -> str | None:
+    return None if source.punctuated is None else source.columns[source.punctuated].name
 
 
 def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
@@ -184,9 +192,16 @@ def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
         Attribute("idle_advances", FLAG, "whether its IDLE TIMEOUT has ADVANCE" if is_stream
                   else "whether IDLE TIMEOUT of a stream has ADVANCE: that of a relation has none",
                   lambda row: row.source.idle_advances),
+        Attribute("punctuated_by", TEXT, "the column of PUNCTUATED BY" if is_stream
+                  else "the column of PUNCTUATED BY of a stream: a relation has none",
+                  lambda row: _punctuated_column(row.source)),
         Attribute("retain", TEXT, "RETAIN" if is_stream else "RETAIN of a stream: a relation keeps its content",
                   lambda row: row.length(row.source.retain), unit="length of time",
                   setting=_alter("retain") if is_stream else None),
+        Attribute("observe_constraints", TEXT, "whether promises are measured: `on` or `off`" if is_stream
+                  else "whether promises of a stream are measured: a relation has none",
+                  lambda row: "on" if row.source.observe else "off",
+                  setting=_alter("observe_constraints") if is_stream else None),
         Attribute("rate_limit", COUNT, "rows a second that it accepts, FROM HTTP",
                   lambda row: int(row.source.option("rate_limit")) if row.source.option("rate_limit") else None,
                   unit="rows per second", setting=_alter("rate_limit")),
@@ -204,6 +219,9 @@ def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
                   lambda row: in_calendar(row.heartbeat_tick, row.source.domain), Origin.RUN),
         Attribute("heartbeat_tick", COUNT, "the same in ticks",
                   lambda row: row.heartbeat_tick, Origin.RUN, "ticks"),
+        Attribute("punctuations", COUNT, "how many punctuations it keeps" if is_stream
+                  else "how many punctuations a stream keeps: a relation has none",
+                  lambda row: row.punctuations, Origin.RUN),
         measured(figures.SOURCE_LAG, _metrics, Origin.RUN),
         measured(figures.BACKLOG_SPLITS, _metrics, Origin.RUN),
         measured(figures.BACKLOG_BYTES, _metrics, Origin.RUN),

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.algebra.properties.heartbeats import Heartbeat
+from penstock.algebra.properties.punctuations import Punctuation
 from penstock.control.command_log import CommandLog, digest
 from penstock.control.drafting.catalog_text import catalog_text
 from penstock.control.drafting.contents import DueSteps, NotedFailure, PostedScript, ScriptMode
@@ -32,7 +34,8 @@ from penstock.control.live.recovering import RecoveringApplier
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.phases import Phase
 from penstock.control.posted_rows import POSTED, ContentsRead, PostedRows, PostLimits
-from penstock.control.registry import Registry, queries_over, settings_of
+from penstock.control.punctuations import check_room
+from penstock.control.registry import Registry, queries_over, settings_of, unused_promises
 from penstock.control.row_changes import no_rows
 from penstock.control.sealed_files import NumberTaken, SealedFiles, moved_away
 from penstock.control.stored_catalog import StoredComputation, StoredObject, StoredQuery
@@ -263,7 +266,28 @@ class Control:
         own = None if key is None else f"{who.name} {key}"
         if own is None or not self._posted.has(one.id, own):
             check_heartbeat(found, tick, complete_to(self._engine, self._posted, found, one.id))
-        accepted = self._posted.post(found, one.id, no_rows(found), own, limited=True, heartbeat=tick)
+        accepted = self._posted.post(found, one.id, no_rows(found), own, limited=True, record=Heartbeat(tick))
+        self._engine.wake()
+        return accepted
+
+    def punctuate(self, stream: str, one: Punctuation, key: str | None = None, who: Principal = SYSTEM) -> bool:
+        """Append a punctuation to a stream, in order with the rows that are posted to it; it is durable then. Return
+        False for one that was accepted before with the same key of the same token.
+
+        Raises:
+            PenstockError: P0201 for what is no stream; P0731, P0601.
+            Busy: it is beyond `max_unread_bytes` or `punctuations`; nothing has been added.
+        """
+        self._check_checkpoint()
+        registry = self._applier.current
+        stored, found = registry.stored.named(stream), registry.bound.sources.get(stream.lower())
+        if stored is None or found is None:
+            raise PenstockError("P0201", f"unknown stream {stream}")
+        own = None if key is None else f"{who.name} {key}"
+        if own is None or not self._posted.has(stored.id, own):
+            most = settings_of({**self._settings, **registry.stored.settings}).get_int("punctuations")
+            check_room(self._engine, self._posted, found, stored.id, one, most)
+        accepted = self._posted.post(found, stored.id, no_rows(found), own, limited=True, record=one)
         self._engine.wake()
         return accepted
 
@@ -308,6 +332,10 @@ class Control:
         """Return the declarations that the engine runs as a script, which `apply` finds no difference to."""
         stored = self._applier.current.stored
         return catalog_text(stored.objects.values(), {**self._settings, **stored.settings})
+
+    def unused_promises(self) -> dict[str, list[tuple[str, str]]]:
+        """Return by name the queries that were registered before promises which they would use, with these."""
+        return unused_promises(self._applier.current)
 
     def query(self, name: str) -> tuple[StoredObject, StoredQuery]:
         """Return a query by its name. Raises PenstockError P0201."""

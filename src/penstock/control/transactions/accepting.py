@@ -17,10 +17,10 @@ from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.request import Request
 from penstock.errors import PenstockError, as_known, log_internal
-from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, UpdateRows
+from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, PunctuateStream, UpdateRows
 
 #: Commands that append to what was posted to a source.
-_OF_ROWS = InsertRows | AdvanceStream | UpdateRows | DeleteRows
+_OF_ROWS = InsertRows | AdvanceStream | PunctuateStream | UpdateRows | DeleteRows
 #: What the system requests itself stands in the log as this.
 _OWN = PostedScript(NO_COMMANDS)
 

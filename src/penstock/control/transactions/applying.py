@@ -17,7 +17,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
 from penstock.control.drafting.versions import Versions, applied, failed, failure, queried
 from penstock.control.engine import ControlEnds, Engine, EngineVersion, NextVersion, Preparation
-from penstock.control.entities.batch_log import BatchLogWriter
+from penstock.control.entities.batches import BatchLogWriter
 from penstock.control.life.changes import with_waiting
 from penstock.control.life.due_steps import changes_plans
 from penstock.control.outcomes import CommandOutcome
@@ -31,7 +31,7 @@ from penstock.control.transactions.past_reading import PastReading
 from penstock.errors import PenstockError, as_known, log_internal
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import QueryStatus
-from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, UpdateRows
+from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, PunctuateStream, UpdateRows
 from penstock.runtime.monitoring.figures import BatchFigures
 
 # --- Queries and changes of queries that begin WARM WAIT, for which nothing was missing when they were accepted, and
@@ -439,7 +439,7 @@ class Applier:
         for row, source in rows:
             error = self._change_row_or_withdraw(transaction, after, row, source)
             if error is not None and error.code == "P0601":
-                # Nobody has foreseen it: the other statements of the transaction stand, so it is tried once more.
+                # It was not foreseen. The other statements of the transaction stand, so it is tried once more.
                 error = self._change_row_or_withdraw(transaction, after, row, source)
             if error is not None:
                 lost[row.number] = error
@@ -452,8 +452,8 @@ class Applier:
     def _change_row_or_withdraw(
         self, transaction: Transaction, after: Registry, row: RowStatement, source: Source
     ) -> PenstockError | None:
-        """Carry out a statement that changes rows; return why it has failed. Raises PenstockError P0601 where rows cannot
-        be kept."""
+        """Carry out a statement that changes rows; return why it has failed. Raises PenstockError P0601 where rows
+        cannot be kept."""
         try:
             self._change_row(transaction, after, row, source)
         except Exception as error:
@@ -515,10 +515,12 @@ class Applier:
 
     def _command(
         self, transaction: Transaction, row: RowStatement, registry: Registry
-    ) -> InsertRows | AdvanceStream | UpdateRows | DeleteRows:
+    ) -> InsertRows | AdvanceStream | PunctuateStream | UpdateRows | DeleteRows:
         settings = settings_of({**self._settings, **registry.stored.settings, **transaction.settings})
         command = command_of(self.backlog.parsed.get(row.number, row.text), registry.bound, settings)
-        assert isinstance(command, InsertRows | AdvanceStream | UpdateRows | DeleteRows), "it adds or changes rows"
+        assert isinstance(command, InsertRows | AdvanceStream | PunctuateStream | UpdateRows | DeleteRows), (
+            "it adds or changes rows"
+        )
         return command
 
     def _drop_rows(self, transactions: Sequence[Transaction]) -> None:
@@ -554,7 +556,7 @@ class Applier:
                     log_internal(error, "outcomes are written later")
 
     def _finish(self, outcomes: Sequence[CommandOutcome]) -> None:
-        """Write outcomes; a second time after an error that nobody has foreseen, as those who wait for them would else
+        """Write outcomes; a second time after an error that was not foreseen, as those who wait for them would else
         wait for the next command."""
         try:
             self._log.finish(outcomes)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.control.registry import Registry, declared, unbound
+from penstock.control.registry import EarlierPromises, Registry, declared, unbound
 from penstock.control.stored_catalog import CatalogChange, StoredObject
 from penstock.errors import as_known
 from penstock.language.catalog import Catalog
@@ -56,9 +56,10 @@ def bound_change(registry: Registry, change: CatalogChange) -> BoundChange:
         former = registry.stored.objects.get(number)
         if former is not None:
             bound = bound.without_function(former.name) if former.kind in _FUNCTIONS else bound.without(former.name)
+    then = EarlierPromises(registry.stored.changed(change))
     for one in sorted(change.objects, key=_order):
         try:
-            bound = declared(one, bound)
+            bound = declared(one, bound, then)
         except Exception as error:
             if one.id not in registry.errors:
                 raise

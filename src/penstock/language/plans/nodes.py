@@ -35,6 +35,7 @@ from penstock.algebra.nodes.base import has_lives
 from penstock.algebra.nodes.base.checks import refused
 from penstock.algebra.nodes.results import restored
 from penstock.algebra.nodes.row_draws import RowDraws
+from penstock.algebra.nodes.scans import AcceptedScan, PunctuationScan, RejectedScan, stream_scan
 from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import STRING, cast_to
@@ -64,7 +65,7 @@ def _write_scan(node: StreamScan | RelationScan) -> Fields:
 
 def _read_stream(below: Below) -> Algebra:
     source = _source(below, is_stream=True)
-    return StreamScan(source, _scanned(below, source))
+    return stream_scan(source, _scanned(below, source))
 
 
 def _read_relation(below: Below) -> Algebra:
@@ -219,7 +220,15 @@ def _read_arrivals(below: Below) -> Algebra:
 
 
 #: Operators that rules and strategies alone put into a plan when it is prepared to run: no query has them.
-REWRITTEN: tuple[type[Algebra], ...] = (ArrivalTime, MultiJoin, NegativeTuples, RowDraws)
+REWRITTEN: tuple[type[Algebra], ...] = (
+    AcceptedScan,
+    ArrivalTime,
+    MultiJoin,
+    NegativeTuples,
+    PunctuationScan,
+    RejectedScan,
+    RowDraws,
+)
 
 _SPECIAL: Mapping[type[Algebra], NodeForm] = {
     StreamScan: NodeForm(_write_scan, _read_stream, ("source", "columns"), ("source", "columns"), (0, 0)),

@@ -29,6 +29,7 @@ from penstock.language.statements.explain import EXPLAIN, ExplainStatement
 from penstock.language.statements.export import EXPORT
 from penstock.language.statements.insert import INSERT, Insert
 from penstock.language.statements.kind import Head, StatementKind
+from penstock.language.statements.punctuate import PUNCTUATE, PunctuateStatement
 from penstock.language.statements.select import SELECT, OneTimeSelect
 from penstock.language.statements.set import SET, SetSetting
 from penstock.language.statements.show import SHOW
@@ -40,8 +41,9 @@ from penstock.language.statements.update import UPDATE, UpdateStatement
 __all__ = [
     "AccessRole", "AdvanceStatement", "AlterQueryStatement", "AlterSourceStatement", "AlterSystemStatement",
     "CancelStatement", "CreateFunction", "CreateQuery", "CreateSource", "CreateSummary", "CreateView", "Creation",
-    "DeleteStatement", "DropStatement", "Existence", "ExplainStatement", "Insert", "OneTimeSelect", "SetSetting",
-    "Statement", "SubscribeStatement", "TransactionStatement", "UpdateStatement", "WrittenOption",
+    "DeleteStatement", "DropStatement", "Existence", "ExplainStatement", "Insert", "OneTimeSelect",
+    "PunctuateStatement", "SetSetting", "Statement", "SubscribeStatement", "TransactionStatement", "UpdateStatement",
+    "WrittenOption",
 ]  # fmt: skip
 
 #: Words that an error lists stand in this order.
@@ -53,6 +55,7 @@ KINDS: tuple[StatementKind[Any], ...] = (
     CREATE_FUNCTION,
     INSERT,
     ADVANCE,
+    PUNCTUATE,
     SET,
     EXPLAIN,
     DROP,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.errors import nearest
@@ -11,7 +10,12 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.statements.attributes import NONE, SOURCE_ATTRIBUTES, bind_attributes
 from penstock.language.binder.statements.names import source_named
-from penstock.language.binder.statements.promises import bind_promises
+from penstock.language.binder.statements.promises import (
+    bind_promises,
+    drop_line,
+    promise_line,
+    refuse_checked_and_retained,
+)
 from penstock.language.clauses import PromiseClause, WrittenOption
 from penstock.language.commands import AlterSource
 from penstock.language.grammar.clauses import ClauseGrammar
@@ -67,8 +71,10 @@ def _text(statement: AlterSourceStatement) -> str:
 
 def _bind(statement: AlterSourceStatement, context: Context) -> AlterSource:
     source = source_named(statement.name, statement.kind, context)
-    if statement.added is not None or statement.dropped is not None:
-        _change_promises(statement, source, context)
+    if statement.added is not None:
+        return _add(statement.added, source, context)
+    if statement.dropped is not None:
+        return _drop(statement.dropped, source, context)
     owner = f"{statement.kind.lower()} {source.name}"
     values = bind_attributes(statement.options, SOURCE_ATTRIBUTES, owner, context)
     for written in statement.options:
@@ -76,18 +82,23 @@ def _bind(statement: AlterSourceStatement, context: Context) -> AlterSource:
     return AlterSource(source.name, values, source)
 
 
-def _change_promises(statement: AlterSourceStatement, source: Source, context: Context) -> NoReturn:
-    """Report what is wrong with ADD or DROP, or else that a server does not carry it out yet."""
-    hint = "declare the promises of a stream in CREATE STREAM"
-    if statement.added is not None:
-        bind_promises((statement.added,), source, context)
-        context.fail("P0901", "ADD of a promise is not supported yet", statement.added.span, hint)
-    name = statement.dropped
-    assert name is not None, "either is written"
+def _add(clause: PromiseClause, source: Source, context: Context) -> AlterSource:
+    promises = bind_promises((clause,), source, context)
+    changed = replace(source, promises=promises)
+    return AlterSource(source.name, {}, changed, promise_line(changed, promises[-1], context.catalog))
+
+
+def _drop(name: Name, source: Source, context: Context) -> AlterSource:
     known = [promise.name for promise in source.promises]
-    if not any(name.matches(one) for one in known):
+    dropped = next((one for one in known if name.matches(one)), None)
+    if dropped is None:
         context.fail("P0201", f"{source.name} has no constraint {name.text}", name.span, nearest(name.text, known))
-    context.fail("P0901", "DROP CONSTRAINT is not supported yet", name.span, hint)
+    users = context.catalog.resting_on_promise(source.name, dropped)
+    if users:
+        hint = "drop what uses it first"
+        context.fail("P0222", f"constraint {dropped} of {source.name} is used by {', '.join(users)}", name.span, hint)
+    left = tuple(promise for promise in source.promises if promise.name != dropped)
+    return AlterSource(source.name, {}, replace(source, promises=left), drop_line(source, dropped))
 
 
 def _with_attribute(source: Source, written: WrittenOption, value: str, context: Context) -> Source:
@@ -103,8 +114,10 @@ def _with_attribute(source: Source, written: WrittenOption, value: str, context:
             context.fail("P0104", f"rate_limit is for sources FROM HTTP, this is {source.connector}", written.key.span)
         others = tuple(option for option in source.options if option[0] != key)
         return replace(source, options=others if removed else (*others, (key, value)))
-    if key in ("slack", "retain") and not source.is_stream:
+    if key in ("slack", "retain", "observe_constraints") and not source.is_stream:
         context.fail("P0104", f"{key} is an attribute of streams, {source.name} is a relation", written.key.span)
+    if key == "observe_constraints":
+        return replace(source, observe=value == "on")
     if source.is_static:
         context.fail("P0104", f"{source.name} never changes, and has no {key}", written.key.span)
     if source.system_time and key in ("slack", "idle_timeout"):
@@ -116,6 +129,8 @@ def _with_attribute(source: Source, written: WrittenOption, value: str, context:
     if key == "slack":
         return replace(source, slack=length or 0)
     if key == "retain":
+        if length is not None:
+            refuse_checked_and_retained(source.promises, written.key.span, context)
         return replace(source, retain=length)
     return replace(source, idle=length, idle_advances=source.idle_advances and length is not None)
 

@@ -10,8 +10,6 @@ import pyarrow as pa
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.algebra import DeclaredPeriod, OnError, Source
-from penstock.algebra.properties.promises import PromiseMode
-from penstock.errors import PenstockError
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.periods import check_valid
@@ -31,7 +29,7 @@ from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, UNKNOWN_TYPE, Field, Schema, TimeDomain, Unit, parse_type, type_name
 
-_STREAM_ONLY = ("slack", "ahead", "retain", "heartbeat")
+_STREAM_ONLY = ("slack", "ahead", "retain", "heartbeat", "punctuated")
 
 
 @dataclass(frozen=True)
@@ -81,6 +79,7 @@ class CreateSource(Creation):
     idle: Duration | None = None
     idle_advance: Mark | None = None
     heartbeat: Name | None = None
+    punctuated: Name | None = None
     on_error: ErrorPolicy | None = None
     retain: RetainClause | None = None
     primary_key: tuple[Name, ...] = ()
@@ -210,6 +209,8 @@ def _read_clause(parser: ClauseGrammar, clauses: dict[str, Any], is_stream: bool
         found = {"idle": duration, "idle_advance": mark, "idle_span": parser._since(start)}
     elif parser._take("HEARTBEAT", "BY"):
         found = {"heartbeat": parser._name("a column")}
+    elif parser._take("PUNCTUATED", "BY"):
+        found = {"punctuated": parser._name("a column")}
     elif parser._take("ON", "ERROR"):
         policy = "DEAD LETTER" if parser._take("DEAD", "LETTER") else parser._one_of(("FAIL", "SKIP", "DEAD LETTER"))
         found = {"on_error": ErrorPolicy(policy, parser._since(start))}
@@ -270,6 +271,8 @@ def _text(statement: CreateSource) -> str:
         text += f" IDLE TIMEOUT {statement.idle.interval}" + (" ADVANCE" if statement.idle_advance else "")
     if statement.heartbeat:
         text += f" HEARTBEAT BY {name_text(statement.heartbeat)}"
+    if statement.punctuated:
+        text += f" PUNCTUATED BY {name_text(statement.punctuated)}"
     text += f" ON ERROR {statement.on_error.policy}" if statement.on_error else ""
     text += f" {valid_text(statement.valid)}" if statement.valid else ""
     if statement.retain:
@@ -312,14 +315,16 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
     idle = context.attempt(lambda: (None if idle_clause is None else ticks(idle_clause, CALENDAR, context),))
     retain = context.attempt(lambda: _retain(statement, columns, domain, context))
     heartbeat = context.attempt(lambda: _heartbeat(statement, columns, context))
+    punctuated = context.attempt(lambda: _punctuated(statement, columns, context))
     _system_time_alone(statement, context)
     _clock_of_relation(statement, context)
     time = time or _likely_time(statement, columns)
-    clauses = (operation, primary_key, slack, ahead, idle, retain, heartbeat)
+    clauses = (operation, primary_key, slack, ahead, idle, retain, heartbeat, punctuated)
     if time is None or any(clause is None for clause in clauses):
         raise BindingFailed
     assert operation is not None and primary_key is not None and slack is not None
-    assert ahead is not None and idle is not None and retain is not None and heartbeat is not None
+    assert ahead is not None and idle is not None and retain is not None
+    assert heartbeat is not None and punctuated is not None
     connector, options = connected or (statement.connector.name.text.upper(), ())
     if connected is not None:
         context.attempt(lambda: options_fit(statement.connector, domain is not None, context))
@@ -344,6 +349,7 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
         "" if statement.valid is None else valid_text(statement.valid),
         heartbeat=heartbeat[0],
         idle_advances=statement.idle_advance is not None,
+        punctuated=punctuated[0],
     )
 
     valid = statement.valid
@@ -351,10 +357,6 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
         context.attempt(lambda: check_valid(source, valid, statement.name.span, context))
         source = replace(source, period=_period(valid, columns))
     promises = context.attempt(lambda: bind_promises(statement.promises, source, context))
-    for clause in statement.promises if promises is not None else ():
-        if clause.mode not in (None, PromiseMode.ASSERTED):
-            refused = PenstockError("P0901", f"a promise that is {clause.mode.value} is not supported yet")
-            context.note(refused, clause.span)
     return source if promises is None else replace(source, promises=promises)
 
 
@@ -443,6 +445,21 @@ def _heartbeat(statement: CreateSource, columns: Schema, context: Context) -> tu
     if statement.system_time is not None:
         hint = "leave HEARTBEAT BY out: the wall clock advances the time of this stream"
         context.fail("P0380", "a stream of SYSTEM TIME takes no heartbeats", statement.heartbeat.span, hint)
+    return (position,)
+
+
+def _punctuated(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None]:
+    """Return the position of the PUNCTUATED BY column."""
+    if statement.punctuated is None:
+        return (None,)
+    position = column_named(statement.punctuated, columns, context)
+    type_ = columns[position].type
+    if type_ == UNKNOWN_TYPE:
+        context.fail_silently()
+    if not pa.types.is_string(type_):
+        hint = "a record in which it has a text, such as 'auction = 17', is a punctuation, and no element"
+        message = f"PUNCTUATED BY needs a STRING column, {statement.punctuated.text} is {type_name(type_)}"
+        context.fail("P0380", message, statement.punctuated.span, hint)
     return (position,)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from penstock.algebra.nodes.scans import Source
 from penstock.expressions.calls.user_functions import REGISTERED
 from penstock.expressions.user import signature
 from penstock.language.binder.context import Context
@@ -34,6 +35,8 @@ _SHOWN = (
     "STATEMENTS",
     "VERSIONS",
 )
+#: The kind of the command that lists what data keep.
+SUGGESTED = "SUGGESTED CONSTRAINTS"
 #: What SHOW lists of a server.
 _KEPT_BY_A_SERVER = ("COMMANDS", "STATEMENTS", "SUBSCRIPTIONS", "VERSIONS")
 
@@ -70,23 +73,24 @@ def _text(statement: ShowStatement) -> str:
 
 def _bind(statement: ShowStatement, context: Context) -> ShowCommand:
     if statement.kind == "CONSTRAINTS":
-        return ShowCommand(statement.kind, _constraints(statement, context))
+        sources = _streams(statement, context)
+        if statement.suggested is not None:
+            return ShowCommand(SUGGESTED, tuple((source.name, "") for source in sources))
+        declared = ((source, one) for source in sources for one in source.promises)
+        lines = ((one.name, promise_line(source, one, context.catalog)) for source, one in declared)
+        return ShowCommand(statement.kind, tuple(lines))
     return ShowCommand(statement.kind, _shown(statement.kind, context))
 
 
-def _constraints(statement: ShowStatement, context: Context) -> tuple[tuple[str, str], ...]:
-    """Return the name of each constraint with the statement that adds it to its stream."""
-    sources = tuple(context.catalog.sources.values())
-    if (name := statement.stream) is not None:
-        kind = context.catalog.kind(name.key)
-        if kind not in (None, "STREAM"):
-            context.fail("P0201", f"{name.text} is {an(kind)}", name.span, "only streams have constraints")
-        sources = (source_named(name, "STREAM", context),)
-    if statement.suggested is not None:
-        context.fail("P0901", "SHOW CONSTRAINTS SUGGESTED is not supported yet", statement.suggested.span)
-    return tuple(
-        (one.name, promise_line(source, one, context.catalog)) for source in sources for one in source.promises
-    )
+def _streams(statement: ShowStatement, context: Context) -> tuple[Source, ...]:
+    """Return the streams whose constraints are listed."""
+    name = statement.stream
+    if name is None:
+        return tuple(source for source in context.catalog.sources.values() if source.is_stream)
+    kind = context.catalog.kind(name.key)
+    if kind not in (None, "STREAM"):
+        context.fail("P0201", f"{name.text} is {an(kind)}", name.span, "only streams have constraints")
+    return (source_named(name, "STREAM", context),)
 
 
 def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
@@ -122,6 +126,8 @@ def _shown_bound(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
 
 
 def _of_a_server(statement: ShowStatement) -> str | None:
+    if statement.suggested is not None:
+        return "SHOW CONSTRAINTS SUGGESTED"
     return f"SHOW {statement.kind}" if statement.kind in _KEPT_BY_A_SERVER else None
 
 

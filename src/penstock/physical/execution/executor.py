@@ -40,10 +40,12 @@ from penstock.physical.execution.step_graph import (
     operator_maker,
     read_in_place,
 )
+from penstock.physical.observation.observed_rows import ObservedRows, Observer
 from penstock.physical.operators import Moment, Operator, Tables
 from penstock.physical.operators.failed import FailedOperator
 from penstock.physical.plan.identity import moved_steps, step_keys
 from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources
+from penstock.physical.plan.spec import Feed
 from penstock.physical.synopses.contract import Synopsis, SynopsisSnapshot
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
 from penstock.types import BEGIN
@@ -58,6 +60,7 @@ class IngestExecutor:
     Args:
         failures: receives the errors of steps, which then end their queries alone; None lets them be raised.
         before: that of the version before; the operators of steps that stay are the same.
+        observes: it sees elements as they come, of which promises are measured (`observed`).
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class IngestExecutor:
         meter: Meter | None = None,
         failures: StepFailures | None = None,
         before: IngestExecutor | None = None,
+        observes: bool = False,
     ) -> None:
         self.failures = failures
         self._graph: StepGraph = StepGraph.of_source(plan, source, None if before is None else before._graph)
@@ -82,6 +86,11 @@ class IngestExecutor:
             self._graph.steps, operator_maker(tables, 1, InnerPlan, isolated), meter, kept, isolated
         )
         self.columns = plan.needed_columns(source)
+        self._observer: Observer | None = None
+        measured = plan.sources[source].observed if observes else ()
+        if measured:
+            self.columns = tuple(sorted({*self.columns, *(c for columns in measured for c in columns)}))
+            self._observer = Observer(plan.sources[source], self.columns)
         #: Rows of all batches since it was replaced.
         self.counts = FlowCounts()
 
@@ -90,8 +99,16 @@ class IngestExecutor:
         before, self._figures = self._figures, figures_of(self._operators)
         return {step: added(before.get(step, {}), figures) for step, figures in self._figures.items()}
 
-    def run(self, stamped: Elements) -> StageResult:
-        """Feed elements whose columns are the source's declared columns at `self.columns`."""
+    def observed(self) -> ObservedRows | None:
+        """Return what has been seen since the last call to measure promises; None for nothing."""
+        return None if self._observer is None else self._observer.seen()
+
+    def run(self, stamped: Elements | None, spoken: Elements | None = None) -> StageResult:
+        """Feed accepted elements, whose columns are the source's declared columns at `self.columns`, and
+        punctuations."""
+        if self._observer is not None and stamped is not None and len(stamped):
+            self._observer.take(stamped)
+        fed = {Feed.ELEMENTS: None if stamped is None else stamped.valid(), Feed.ACCEPTED: stamped}
         result = StageResult()
         inbox: dict[Port, list[Elements]] = {}
         for step in self._graph.steps:
@@ -99,10 +116,14 @@ class IngestExecutor:
                 continue
             operator = self._operators[step.id]
             made: list[Elements] = []
-            if step.spec.scanned is not None and len(stamped):
-                positions = [self.columns.index(c) for c in step.spec.scanned_columns]
-                made.append(stamped.with_columns([stamped.columns[p] for p in positions]))
-                self.counts.receive((step.id, 0), stamped)
+            if step.spec.feed is Feed.PUNCTUATIONS:
+                made += [] if spoken is None else [spoken]
+            elif step.spec.scanned is not None:
+                rows = fed[step.spec.feed]
+                if rows is not None and len(rows):
+                    positions = [self.columns.index(c) for c in step.spec.scanned_columns]
+                    made.append(rows.with_columns([rows.columns[p] for p in positions]))
+                    self.counts.receive((step.id, 0), rows)
             try:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):

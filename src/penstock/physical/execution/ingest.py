@@ -2,28 +2,37 @@
 
 An element is late when its timestamp is more than the slack below the largest seen before it, in arrival order
 [semantics 1], or not above the heartbeat that the clock or a record before it has set: a record of HEARTBEAT BY is no
-element. Both kinds of record are too far ahead when they are further beyond what has been seen than ADVANCE AT MOST
+element. An element that fulfils a punctuation that came before it is punctuated; it counts as seen and as accepted all
+the same. Elements and heartbeats are too far ahead when they are further beyond what has been seen than ADVANCE AT MOST
 allows, and do not count as seen then. The progress before a batch is an argument, so the result does not depend on how
 input was cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.heartbeats import Heartbeat, StreamRecord
+from penstock.algebra.properties.punctuations import Punctuation, shown_punctuation
 from penstock.compilation import loop
+from penstock.errors import PenstockError
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.synopses.promises.punctuations import Punctuations
 from penstock.types import CALENDAR, END, MOST_TICKS, Unit
 
 NULL_KEY = "NULL in the primary key"
 TOO_FAR_AHEAD = "too far ahead"
+PUNCTUATED = "punctuated"
+TOO_MANY = "too many punctuations"
+#: How the reason begins why a text is no punctuation.
+NO_PUNCTUATION = "no punctuation"
 NO_BEGIN = "the period has no begin"
 EMPTY_PERIOD = "the period is empty"
 _DAY = 86_400_000_000
@@ -35,10 +44,12 @@ _PRESENT = range(1_000_000_000, 4_102_444_800)
 class StampedRows:
     """The result of stamping a batch.
 
-    `elements`: the accepted rows, with the columns at the requested positions; `late`, `unusable`: positions in the
-    batch of the others; `reasons`: why, for each unusable one; `lag`: for each late one, the ticks by which it missed
+    `elements`: the accepted rows, with the columns at the requested positions; those that are punctuated are valid at
+    no instant; `late`, `unusable`: positions in the batch of the others, and of punctuated ones; `reasons`: why, for
+    each unusable one; `lag`: for each late one, the ticks by which it missed
     the largest timestamp seen; `progress`: the new progress; `jump`: the longest step of the largest timestamp by one
-    element.
+    element; `punctuations`: those among the records that are kept; `spoken`: what operators get of punctuations, None
+    for nothing: a column of texts, each at the instant from which on no element fulfils it.
     """
 
     elements: Elements
@@ -48,13 +59,21 @@ class StampedRows:
     reasons: tuple[str, ...]
     progress: SourceProgress
     jump: int
+    punctuations: tuple[Punctuation, ...] = ()
+    spoken: Elements | None = None
 
 
-def read_columns(source: Source, needed: Sequence[int]) -> tuple[int, ...]:
-    """Return the declared columns to read: the needed ones, and those that stamping reads."""
+def read_columns(source: Source, needed: Sequence[int], named: Collection[int] = ()) -> tuple[int, ...]:
+    """Return the declared columns to read: the needed ones, and those that stamping reads.
+
+    Args:
+        named: those that punctuations name, beside records of PUNCTUATED BY, which may name any.
+    """
+    if source.punctuated is not None:
+        return tuple(range(len(source.columns)))
     period = () if source.period is None else (source.period.begin, source.period.end)
     own = (source.timestamp, source.operation, source.heartbeat, *source.primary_key, *period)
-    extra = {c for c in own if c is not None}
+    extra = {*named, *(c for c in own if c is not None)}
     return tuple(sorted({*needed, *extra}))
 
 
@@ -78,7 +97,9 @@ def stamp(
     """
     length = batch.num_rows
     ts, usable = _ticks(source, batch, columns, now)
-    reasons: dict[int, str] = {int(i): "no timestamp" for i in np.flatnonzero(~usable)}
+    spoken = _punctuations(source, batch, columns, seen)
+    usable = usable & ~spoken.only
+    reasons: dict[int, str] = {int(i): "no timestamp" for i in np.flatnonzero(~usable & ~spoken.only)}
     outside = usable & ((ts <= -MOST_TICKS) | (ts >= MOST_TICKS))
     if outside.any():
         reasons |= {int(i): "timestamp out of range" for i in np.flatnonzero(outside)}
@@ -95,8 +116,8 @@ def stamp(
     is_beat = _heartbeats(source, batch, columns)
     if source.period is not None:
         malformed = malformed_periods(source, batch, columns)
-        if is_beat is not None:
-            malformed = {position: reason for position, reason in malformed.items() if not is_beat[position]}
+        no_element = spoken.all if is_beat is None else spoken.all | is_beat
+        malformed = {position: reason for position, reason in malformed.items() if not no_element[position]}
         reasons = malformed | reasons
         usable[list(malformed)] = False
     seen_before = NOTHING if seen.high is None else seen.high
@@ -116,14 +137,23 @@ def stamp(
     if not source.system_time:
         # Rows below the heartbeat that advanced without them.
         late |= usable & (ts <= beat)
-    kept = usable & ~late
+    accepted = usable & ~late
+    kept = accepted
+    if (punctuated := _punctuated(batch, columns, spoken, accepted)).any():
+        reasons |= dict.fromkeys(np.flatnonzero(punctuated).tolist(), PUNCTUATED)
+        kept = accepted & ~punctuated
+    reasons |= spoken.reasons
     progress = SourceProgress(
         int(ts[kept].min()) if kept.any() else None,
         int(largest[-1]) if length and largest[-1] > NOTHING else seen.high,
         beat=recorded,
         recorded=recorded,
+        punctuations=spoken.kept,
     )
-    elements = _elements(source, batch, columns, needed, ts, sign, kept)
+    ends = np.where(punctuated, ts, END)
+    chosen = tuple(batch.column(columns.index(c)) for c in needed)
+    whole = Elements(chosen, ts, ends, sign)
+    elements = whole if accepted.all() else whole.filter(accepted)
     lates = np.flatnonzero(late)
     unusable = np.array(sorted(reasons), np.int64)
     return StampedRows(
@@ -134,19 +164,137 @@ def stamp(
         tuple(reasons[int(i)] for i in unusable),
         progress,
         _longest_jump(np.maximum(largest, beat)[largest > NOTHING], seen),
+        tuple(one for _, one in spoken.news if not one.is_empty),
+        _spoken_elements(spoken, largest, beat, seen),
     )
 
 
-def after_heartbeat(source: Source, tick: int, seen: SourceProgress) -> SourceProgress | None:
-    """Return the progress of a source after a heartbeat that is no row; None where that is too far ahead. seen: before
-    it."""
+@dataclass(frozen=True)
+class _Spoken:
+    """The punctuations among the records of a batch.
+
+    Args:
+        all, only: which records are punctuations, and are so without being a heartbeat too.
+        before: those that are kept before the batch; None for none.
+        news: those of the batch, each with the number of records before it.
+        kept: those that are kept after the batch; None for none.
+        reasons: why others of these records are none, by position.
+    """
+
+    all: Bools
+    only: Bools
+    before: Punctuations | None
+    news: Sequence[tuple[int, Punctuation]] = ()
+    kept: Punctuations | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+
+def _punctuations(source: Source, batch: pa.RecordBatch, columns: Sequence[int], seen: SourceProgress) -> _Spoken:
+    """Return the punctuations of PUNCTUATED BY among the records of a batch."""
+    if source.punctuated is None:
+        none = np.zeros(batch.num_rows, np.bool_)
+        return _Spoken(none, none, seen.punctuations, kept=seen.punctuations)
+    texts = batch.column(columns.index(source.punctuated))
+    there: Bools = texts.is_valid().to_numpy(zero_copy_only=False)
+    is_beat = _heartbeats(source, batch, columns)
+    only = there if is_beat is None else there & ~is_beat
+    kept = seen.punctuations
+    news: list[tuple[int, Punctuation]] = []
+    reasons: dict[int, str] = {}
+    pending: list[Punctuation] = []
+    for place in np.flatnonzero(there).tolist():
+        try:
+            one = _read_punctuation(texts[place].as_py(), source)
+        except PenstockError as error:
+            reasons[place] = f"{NO_PUNCTUATION}: {error.message}"
+            continue
+        most = (kept or Punctuations()).most
+        if len(kept or ()) + sum(each.size for each in pending) + one.size > most:
+            kept, pending = (kept or Punctuations()).added(pending), []
+            if not kept.has_room(one):
+                reasons[place] = TOO_MANY
+                continue
+        pending.append(one)
+        news.append((place, one))
+    if pending:
+        kept = (kept or Punctuations()).added(pending)
+    return _Spoken(there, only, seen.punctuations, news, kept, reasons)
+
+
+def _read_punctuation(text: str, source: Source) -> Punctuation:
+    # What parses is loaded where a record has one.
+    from penstock.language.binder.statements.punctuations import read_punctuation
+
+    return read_punctuation(text, source)
+
+
+def _punctuated(batch: pa.RecordBatch, columns: Sequence[int], spoken: _Spoken, kept: Bools) -> Bools:
+    """Return which of the elements `kept` fulfil a punctuation that came before them."""
+    known = spoken.before or Punctuations()
+    named = known.columns | {c for _, one in spoken.news for c in one.columns}
+    if not named and not spoken.news:
+        return np.zeros(batch.num_rows, np.bool_)
+    places = np.flatnonzero(kept)
+    chosen = {c: batch.column(columns.index(c)).filter(pa.array(kept)) for c in named}
+    news = [(int(np.searchsorted(places, place)), one) for place, one in spoken.news]
+    found = np.zeros(batch.num_rows, np.bool_)
+    found[places] = known.fulfilled(chosen, len(places), news)
+    return found
+
+
+def _spoken_elements(spoken: _Spoken, largest: Int64s, beat: Int64s, seen: SourceProgress) -> Elements | None:
+    """Return the punctuations of a batch, each at the largest timestamp before it, or behind the heartbeat where that
+    is later; those before the first element with that.
+
+    Args:
+        largest, beat: at each record, the largest timestamp and the heartbeat.
+    """
+    news = [(place, one) for place, one in spoken.news if largest[place] > NOTHING]
+    placed = [(max(int(largest[place]), int(beat[place]) + 1), one) for place, one in news]
+    if seen.high is None and len(largest) and largest[-1] > NOTHING:
+        tick = max(int(largest[-1]), int(beat[-1]) + 1)
+        early = [one for place, one in spoken.news if largest[place] <= NOTHING]
+        placed = [*((tick, one) for one in (*(spoken.before or ()), *early)), *placed]
+    return spoken_elements(placed)
+
+
+def spoken_elements(placed: Sequence[tuple[int, Punctuation]]) -> Elements | None:
+    """Return punctuations as elements of operators; None for none. placed: each with the instant from which on no
+    element fulfils it."""
+    singles = [(tick, one.as_text()) for tick, each in placed if not each.is_empty for one in each.single()]
+    if not singles:
+        return None
+    ticks, texts = zip(*singles, strict=True)
+    return Elements((pa.array(texts, pa.string()),), np.array(ticks, np.int64), np.full(len(ticks), END, np.int64))
+
+
+def spoken_after(record: StreamRecord, seen: SourceProgress) -> Elements | None:
+    """Return what operators get of a punctuation that is no row and is kept; None for nothing. seen: before it."""
+    if isinstance(record, Heartbeat) or seen.high is None:
+        return None
+    return spoken_elements([(max(seen.high, seen.beat + 1), record)])
+
+
+def after_record(source: Source, record: StreamRecord, seen: SourceProgress) -> SourceProgress | str:
+    """Return the progress of a source after a heartbeat or a punctuation that is no row; the reason where it is none:
+    too far ahead, or one too many. seen: before it."""
+    if isinstance(record, Punctuation):
+        kept = seen.punctuations or Punctuations()
+        return seen.merge(SourceProgress(punctuations=kept.added([record]))) if kept.has_room(record) else TOO_MANY
     if (
         source.ahead is not None
         and seen.high is not None
-        and tick > max(seen.high, _heard(source, seen)) + source.ahead
+        and record.tick > max(seen.high, _heard(source, seen)) + source.ahead
     ):
-        return None
-    return seen.merge(SourceProgress(beat=tick, recorded=tick))
+        return TOO_FAR_AHEAD
+    return seen.merge(SourceProgress(beat=record.tick, recorded=record.tick))
+
+
+def shown_record(source: Source, record: StreamRecord) -> str:
+    """Return a record that is no row as it was written, for dead letters."""
+    if isinstance(record, Heartbeat):
+        return f"ADVANCE TO {record.tick if source.domain is None else source.domain.show(record.tick)}"
+    return f"PUNCTUATE WHERE {shown_punctuation(record, source.columns)}"
 
 
 def _heard(source: Source, seen: SourceProgress) -> int:
@@ -224,20 +372,6 @@ def _longest_jump(reached: Int64s, seen: SourceProgress) -> int:
         return 0
     step = int((reached[1:] - reached[:-1]).max()) if len(reached) > 1 else 0
     return step if seen.high is None else max(step, int(reached[0]) - max(seen.high, seen.beat))
-
-
-def _elements(
-    source: Source,
-    batch: pa.RecordBatch,
-    columns: Sequence[int],
-    needed: Sequence[int],
-    ts: Int64s,
-    sign: Int64s | None,
-    kept: Bools,
-) -> Elements:
-    chosen = tuple(batch.column(columns.index(c)) for c in needed)
-    whole = Elements(chosen, ts, np.full(len(ts), END, np.int64), sign)
-    return whole if kept.all() else whole.filter(kept)
 
 
 def _ticks(

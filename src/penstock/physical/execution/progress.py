@@ -10,12 +10,13 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from penstock.algebra.nodes.base import Algebra, Delay, operators
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.kernels.ticks import later, round_up
+from penstock.physical.synopses.promises.punctuations import Punctuations
 from penstock.storage.documents import Json, as_boolean, as_integer, as_optional_integer
 from penstock.tree import derived
 from penstock.types import BEGIN, END
@@ -29,7 +30,8 @@ class SourceProgress:
     """What has been seen of a source: its smallest and largest timestamp (None: nothing), and whether it has ended.
 
     `beat`: a heartbeat without an element, from the wall clock (`wall_clock.py`), the source's own report or a record;
-    `recorded`: that of records alone.
+    `recorded`: that of records alone; `punctuations`: what the stream keeps of them, None before the first. They are
+    not sent with the rest.
     """
 
     first: int | None = None
@@ -37,14 +39,16 @@ class SourceProgress:
     ended: bool = False
     beat: int = NOTHING
     recorded: int = NOTHING
+    punctuations: Punctuations | None = field(default=None, compare=False, repr=False)
 
     def merge(self, other: SourceProgress) -> SourceProgress:
-        """Return the combined progress of both."""
+        """Return the combined progress of both; `other` is later."""
         firsts = [f for f in (self.first, other.first) if f is not None]
         highs = [h for h in (self.high, other.high) if h is not None]
         first, high = min(firsts, default=None), max(highs, default=None)
         beat, recorded = max(self.beat, other.beat), max(self.recorded, other.recorded)
-        return SourceProgress(first, high, self.ended or other.ended, beat, recorded)
+        punctuations = self.punctuations if other.punctuations is None else other.punctuations
+        return SourceProgress(first, high, self.ended or other.ended, beat, recorded, punctuations)
 
     def heartbeat(self, slack: int) -> int:
         if self.ended:
@@ -66,6 +70,12 @@ class SourceProgress:
             as_integer(beat, "beat"),
             as_integer(recorded, "recorded"),
         )
+
+
+def limited(seen: SourceProgress, most: int) -> SourceProgress:
+    """Return the progress of a source that keeps so many punctuations at most."""
+    kept = seen.punctuations or Punctuations()
+    return seen if kept.most == most else replace(seen, punctuations=replace(kept, most=most))
 
 
 Progress = Mapping[str, SourceProgress]

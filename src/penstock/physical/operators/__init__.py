@@ -21,6 +21,9 @@ from penstock.physical.operators.base.contract import (
     Tables,
     refuse_inner_plan,
 )
+from penstock.physical.operators.checks.check import make_check
+from penstock.physical.operators.checks.instant_counts import InstantCounts
+from penstock.physical.operators.checks.unrejected import Unrejected
 from penstock.physical.operators.joins.aggregate_lookup import make_probe
 from penstock.physical.operators.joins.band_partitioner import BandPartitioner
 from penstock.physical.operators.joins.join import Join, Lookup
@@ -29,6 +32,7 @@ from penstock.physical.operators.joins.nonretroactive import Stamp, make_nrr_joi
 from penstock.physical.operators.joins.partner_counts import PartnerCounts, StaticPartnerCounts
 from penstock.physical.operators.joins.partnered import PartneredJoin
 from penstock.physical.operators.joins.store_join import StoreJoin
+from penstock.physical.operators.joins.value_join import ValueJoin
 from penstock.physical.operators.joins.window_store import WindowStore
 from penstock.physical.operators.preferences.queries import (
     PreferringJoin,
@@ -37,6 +41,10 @@ from penstock.physical.operators.preferences.queries import (
     PreferringSelection,
 )
 from penstock.physical.operators.preferences.records import RecordedRows, RecordedSums
+from penstock.physical.operators.promises.closed_rows import ClosedRows
+from penstock.physical.operators.promises.closing_groups import ClosingAggregation
+from penstock.physical.operators.promises.closing_user_groups import ClosingUserAggregation
+from penstock.physical.operators.promises.promised_join import PromisedJoin
 from penstock.physical.operators.rowwise import (
     AccumulatorRows,
     Filter,
@@ -83,7 +91,19 @@ from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.physical.operators.windows.sample import Sample
 from penstock.physical.operators.windows.step_window import StepWindow
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec, LoggedAggregateSpec, RowLogSpec
-from penstock.physical.plan.inputs import ConstantSpec, OutputSpec, ScanSpec, StaticSpec, UpdatesSpec
+from penstock.physical.plan.inputs import (
+    AcceptedScanSpec,
+    CheckSpec,
+    ConstantSpec,
+    InstantCountsSpec,
+    OutputSpec,
+    PunctuationScanSpec,
+    ScanSpec,
+    StaticSpec,
+    UnrejectedSpec,
+    UpdatesSpec,
+)
+from penstock.physical.plan.joins.promised import PromisedJoinSpec
 from penstock.physical.plan.joins.specs import (
     AggregateLookupSpec,
     BandPartitionerSpec,
@@ -98,6 +118,7 @@ from penstock.physical.plan.joins.specs import (
     StaticPartnerCountsSpec,
     StoreJoinSpec,
     TakingBackJoinSpec,
+    ValueJoinSpec,
     WindowStoreSpec,
 )
 from penstock.physical.plan.panes import (
@@ -116,6 +137,7 @@ from penstock.physical.plan.preferences.queries import (
     PreferringSelectionSpec,
 )
 from penstock.physical.plan.preferences.records import RecordedRowsSpec, RecordedSumsSpec
+from penstock.physical.plan.promises.groups import ClosedRowsSpec, ClosingAggregateSpec, ClosingUserAggregateSpec
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec, WatchedSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
@@ -151,12 +173,17 @@ from penstock.physical.plan.windows import (
 
 OPERATORS: dict[type, Callable[..., Operator]] = {
     ScanSpec: lambda spec, context: Passing(),
+    AcceptedScanSpec: lambda spec, context: Passing(),
+    PunctuationScanSpec: lambda spec, context: Passing(),
     StaticSpec: lambda spec, context: Static(spec.key, context.tables[spec.table], context.shards),
     ConstantSpec: lambda spec, context: Static((), spec.elements(), context.shards),
     FilterSpec: lambda spec, context: Filter(spec),
     ProjectSpec: lambda spec, context: Projection(spec),
     WatchedSpec: lambda spec, context: WatchedRows(spec),
     UpdatesSpec: lambda spec, context: Updates(spec),
+    InstantCountsSpec: lambda spec, context: InstantCounts(spec),
+    CheckSpec: lambda spec, context: make_check(spec),
+    UnrejectedSpec: lambda spec, context: Unrejected(spec),
     UnionSpec: lambda spec, context: Together() if spec.together else Passing(),
     TimeWindowSpec: lambda spec, context: TimeWindow(spec),
     NegativeTuplesSpec: lambda spec, context: NegativeTuples(spec),
@@ -195,6 +222,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     BandPartitionerSpec: lambda spec, context: BandPartitioner(spec),
     JoinSpec: lambda spec, context: Join(spec),
     ChosenJoinSpec: lambda spec, context: Join(spec),
+    ValueJoinSpec: lambda spec, context: ValueJoin(spec),
     PartneredSpec: lambda spec, context: PartneredJoin(spec),
     WindowStoreSpec: lambda spec, context: WindowStore(spec),
     StoreJoinSpec: lambda spec, context: StoreJoin(spec),
@@ -204,6 +232,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     LookupSpec: lambda spec, context: Lookup(spec, context.tables[spec.table]),
     NRRJoinSpec: lambda spec, context: make_nrr_join(spec),
     StampSpec: lambda spec, context: Stamp(),
+    PromisedJoinSpec: lambda spec, context: PromisedJoin(spec),
     PartnerCountsSpec: lambda spec, context: PartnerCounts(spec),
     StaticPartnerCountsSpec: lambda spec, context: StaticPartnerCounts(spec, context.tables[spec.table]),
     DistinctChangesSpec: lambda spec, context: DistinctChanges(spec),
@@ -226,6 +255,9 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     ShedSpec: lambda spec, context: Shed(spec),
     ShedRowsSpec: lambda spec, context: ShedRows(spec),
     StretchChancesSpec: lambda spec, context: StretchChances(spec),
+    ClosingAggregateSpec: lambda spec, context: ClosingAggregation(spec),
+    ClosingUserAggregateSpec: lambda spec, context: ClosingUserAggregation(spec),
+    ClosedRowsSpec: lambda spec, context: ClosedRows(spec),
     OutputSpec: lambda spec, context: Passing(),
 }
 

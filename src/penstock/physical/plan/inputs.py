@@ -1,4 +1,4 @@
-"""The specs of leaves and roots of a plan: sources, updated and static relations, answers."""
+"""The specs of leaves and roots of a plan: sources, updated and static relations, streams that are checked, answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.scans import Source
+from penstock.algebra.nodes.scans import Check, Source
 from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.algebra.properties.promises import Ordered, Within
 from penstock.physical.elements import Elements, forever
-from penstock.physical.plan.spec import Memory, PassingSpec, Spec, has_one_form
-from penstock.physical.plan.state.state_parts import TIMES, StateInput, StatePart, width
+from penstock.physical.plan.spec import Feed, Memory, PassingSpec, ReducingSpec, Spec, has_one_form
+from penstock.physical.plan.state.state_parts import SLOT, TIMES, StateInput, StatePart, width
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,35 @@ class ScanSpec(PassingSpec):
 
     def describe(self) -> dict[str, str]:
         return {"source": self.source.name, "columns": ", ".join(self.source.columns[i].name for i in self.columns)}
+
+
+@dataclass(frozen=True)
+class AcceptedScanSpec(ScanSpec):
+    """The accepted elements of a stream: those that a punctuation rejects are among them, valid at no instant."""
+
+    @property
+    def title(self) -> str:
+        return "AcceptedScan"
+
+    @property
+    def feed(self) -> Feed:
+        return Feed.ACCEPTED
+
+
+@dataclass(frozen=True)
+class PunctuationScanSpec(ScanSpec):
+    """The punctuations of a stream, as the ingest places them: a column of texts."""
+
+    @property
+    def title(self) -> str:
+        return "PunctuationScan"
+
+    @property
+    def feed(self) -> Feed:
+        return Feed.PUNCTUATIONS
+
+    def describe(self) -> dict[str, str]:
+        return {"source": self.source.name}
 
 
 @dataclass(frozen=True)
@@ -114,6 +144,85 @@ class UpdatesSpec(Spec):
             hint = "without OPERATION BY keys are replaced, and none is remembered"
             bound = Boundedness(Grade.KEYS, f"the keys that were deleted from {self.source}", hint, self.source, None)
             yield StatePart("keys deleted", rows, rows * (width(made.types[k] for k in self.key) + TIMES), bound)
+
+
+@dataclass(frozen=True)
+class InstantCountsSpec(ReducingSpec):
+    """How many elements of a batch each instant has: one element for each, with a column of INT64, and with the
+    greatest value of `greatest` behind it.
+
+    Args:
+        greatest: the column whose greatest value is kept, None for none.
+        descending: the least one in its place.
+    """
+
+    greatest: int | None = None
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class CheckSpec(Spec):
+    """The rows of port 0, all that were accepted, that break a promise; they are dead letters, but for those that a
+    punctuation rejects. Rows of one value are in one shard; where k is a number of rows, and for an order, port 1 has
+    the counts of all elements in every shard.
+
+    Args:
+        source, names, types: of the stream, for dead letters.
+    """
+
+    source: str
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    check: Check
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.DECLARED
+
+    @property
+    def within(self) -> Within | None:
+        """Return k; None for UNIQUE, which has none."""
+        return getattr(self.check.promise, "within", None)
+
+    def describe(self) -> dict[str, str]:
+        columns = ", ".join(self.names[i] for i in self.check.promise.columns)
+        return {"constraint": self.check.name, "promise": f"{self.check.promise.WORDS} ({columns})"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        promise = self.check.promise
+        if isinstance(promise, Ordered):
+            yield StatePart("greatest values", 1, TIMES + width([self.types[promise.columns[0]]]), _FIXED)
+            return
+        values = inputs[0].values(promise.columns)
+        hint = "a promise that is ASSERTED remembers only open values"
+        bound = Boundedness(Grade.KEYS, f"all values of {self.source} that came", hint, self.source, None)
+        yield StatePart("values that came", values, values * (SLOT + TIMES + 8), bound)
+
+
+_FIXED = Boundedness(Grade.FIXED, "the greatest values that are not yet k old")
+
+
+@dataclass(frozen=True)
+class UnrejectedSpec(Spec):
+    """The rows of port 0, all that were accepted, without those that a punctuation or some check rejects, which come at
+    ports 1, 2, ... of checks; equal rows of one instant are in one shard.
+
+    Args:
+        checks: the names of the promises, by port.
+    """
+
+    checks: tuple[str, ...]
+
+    @property
+    def memory(self) -> Memory:
+        # A row that came before a query began is either emitted by then, or rejected copies of it are later ones.
+        return Memory.LIVE
+
+    def describe(self) -> dict[str, str]:
+        return {"constraints": ", ".join(self.checks)}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return ()
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,15 @@ class Ticks:
 Parameter: TypeAlias = str | Ticks | tuple[str | Ticks, ...]
 
 
+class Feed(enum.Enum):
+    """What the ingest feeds into an operator."""
+
+    ELEMENTS = "elements"
+    #: Those that a punctuation rejects too, valid at no instant.
+    ACCEPTED = "accepted"
+    PUNCTUATIONS = "punctuations"
+
+
 class Memory(enum.Enum):
     """What of the past the later output of an operator depends on, to the bit. Operators of two queries that began at
     different times become one where that is the same for both (`planning/sharing.py`)."""
@@ -45,6 +54,8 @@ class Memory(enum.Enum):
     LIVE = "the live tuples"
     #: The same but for the rounding of floating point; nothing that it emits is retracted.
     ROUNDED = "the live tuples, rounded"
+    #: What came of its source since something was declared of it: all queries have the same, whenever they begin.
+    DECLARED = "the source since a declaration"
     #: More than that.
     HISTORY = "its history"
 
@@ -96,6 +107,11 @@ class Spec:
     def scanned(self) -> Source | None:
         """Return the source whose rows the ingest feeds into this operator; None for one that has inputs."""
         return None
+
+    @property
+    def feed(self) -> Feed:
+        """Return what of `scanned` the operator receives."""
+        return Feed.ELEMENTS
 
     @property
     def scanned_columns(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from penstock.algebra.nodes.scans import Source
+from penstock.physical.plan.spec import Memory
 from penstock.physical.planning.planned_part import PlannedPart
 from penstock.physical.planning.shared_parts import SharedParts
 from penstock.physical.planning.sharing import MOVED, Beginning, Merges, SharableStep, Standing
@@ -62,6 +63,10 @@ def _merge(
     if len({merges.get(one.key, one.key) for one in group}) == 1:
         return False
     names = {one.key: merges.get(one.key, one.key) for one in group}
+    if group[0].memory is Memory.DECLARED:
+        # The first one began with the declaration; the others have begun just now and have seen nothing.
+        states = [*dict.fromkeys(names.values())]
+        return _one_state(states, states[0], names, merges)
     if group[0].step.spec.keeps_rows:
         return _merge_stores(group, names, merges, beginnings, standing)
     users: dict[str, set[str]] = {}

@@ -13,7 +13,9 @@ from operator import itemgetter
 
 import pyarrow as pa
 
+from penstock.algebra.analysis.promise_candidates import columns_of_state, has_order
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.promises import PromiseMode
 from penstock.expressions.nodes import Expression, Literal
 from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.planning.source_predicate import either, may_skip
@@ -202,13 +204,33 @@ def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
     return replace(plan, sources=plan.sources | unread, source_predicates=predicates, known_steps=plan.by_id)
 
 
-def retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
-    """Return a plan whose streams have RETAIN as in their present declarations; standing queries may have been planned
-    with earlier ones."""
+def as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
+    """Return a plan whose streams are retained and measured as their present declarations say; standing queries may
+    have been planned with earlier ones."""
     sources = {
-        name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
-        if name in declared
-        else source
+        name: _with_declared(source, declared[name], plan) if name in declared else source
         for name, source in plan.sources.items()
     }
     return replace(plan, sources=sources, known_steps=plan.by_id)
+
+
+def _with_declared(source: Source, declared: Source, plan: Plan) -> Source:
+    return replace(
+        source,
+        retain=declared.retain,
+        retain_columns=declared.retain_columns,
+        promises=declared.promises,
+        observe=declared.observe,
+        observed=_observed_columns(declared, plan) if declared.is_observed else (),
+    )
+
+
+def _observed_columns(source: Source, plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """Return the columns of a stream for which promises are measured: those of its promises, and where all are observed
+    those by which queries join and group."""
+    found = [one.columns for one in source.promises if source.observe or one.mode is PromiseMode.OBSERVED]
+    if source.observe:
+        for query in plan.queries.values():
+            found += [one.columns for one in columns_of_state(query.root) if one.stream == source.name]
+    single = [(column,) for columns in found for column in columns if has_order(source.columns[column].type)]
+    return tuple(dict.fromkeys((*found, *single)))

@@ -14,6 +14,9 @@ always. Twins that remember the live tuples (`Memory.LIVE`) are merged when
   later. What a twin emitted before the merge is in the state of its consumers, and what it would have emitted after it
   is what the other emits.
 
+Twins that remember what came since a declaration (`Memory.DECLARED`: the checks of promises) are merged at once, into
+the first of them: a query that begins later has checked nothing, and is to know what the others know.
+
 A window store, a log of rows and a store of panes (`Spec.keeps_rows`) emit nothing; what their readers see is which
 rows they have, each those of its own window. So two of them need not be at one heartbeat: one is merged into another
 one that has all rows which its readers need, and which keeps them from then on. A query with a longer window than any

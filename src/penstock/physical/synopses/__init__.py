@@ -29,6 +29,11 @@ SYNOPSES: dict[str, str] = {
     "HeldTuples": "tables.held_tuples",
     "NumberedElements": "preferences.numbered_elements",
     "StreamSummary": "summaries.stream_summary",
+    "ClusteredIndex": "promises.closing_index",
+    "OrderedIndex": "promises.closing_index",
+    "PunctuatedIndex": "promises.punctuated_index",
+    "ElementCounts": "promises.element_counts",
+    "HeldRows": "promises.held_rows",
     "WaitingEntries": "preferences.waiting_entries",
     "ResultChances": "preferences.result_chances",
 }

@@ -18,19 +18,22 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from penstock.algebra.nodes.promised import closed_by_punctuations
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Heartbeat, Source
+from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.properties.heartbeats import StreamRecord
 from penstock.algebra.properties.need import AwaitedRows, Need, awaited_rows, first_full_instant, reach
 from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
-from penstock.physical.execution.ingest import TOO_FAR_AHEAD, after_heartbeat, read_columns, stamp
+from penstock.physical.execution.ingest import after_record, read_columns, spoken_after, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import (
     NOTHING,
     QueryHeartbeats,
     SourceProgress,
+    limited,
     query_heartbeat,
     timed_sources,
 )
@@ -38,7 +41,7 @@ from penstock.physical.execution.step_failures import StepFailures, with_names
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.merging import merged
-from penstock.physical.planning.plan_parts import joined
+from penstock.physical.planning.plan_parts import as_declared, joined
 from penstock.physical.planning.planned_part import PlannedPart
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.shared_parts import SharedParts, shared_plan
@@ -57,10 +60,12 @@ from penstock.types import BEGIN, END
 
 @dataclass
 class _RoundInput:
-    """The input of a round, by source: elements with all declared columns, and the progress of the source."""
+    """The input of a round, by source: elements with all declared columns, the progress of the source, and what
+    operators get of its punctuations."""
 
     elements: dict[str, list[Elements]]
     progress: dict[str, SourceProgress] = field(default_factory=dict)
+    spoken: dict[str, list[Elements]] = field(default_factory=dict)
 
 
 class LiveEngine:
@@ -82,8 +87,10 @@ class LiveEngine:
         self._progress: dict[str, SourceProgress] = {}
         self._relations: dict[Source, pa.Table] = {}
         self._tables: dict[str, Elements] = {}
-        self._pending: dict[str, list[pa.RecordBatch | Heartbeat]] = {}
+        self._pending: dict[str, list[pa.RecordBatch | StreamRecord]] = {}
         self._closed: set[str] = set()
+        #: None: as many as before.
+        self._most_punctuations: int | None = None
         #: By source and reason, the rows read that did not become elements.
         self.set_apart: dict[str, Counter[str]] = {}
         self._results: dict[str, LiveResult] = {}
@@ -122,6 +129,11 @@ class LiveEngine:
         """Keep elements of a source for another length of time from now on."""
         self._histories[source].retain = ticks
 
+    def redeclare(self, source: Source) -> None:
+        """Go on with a declaration that differs in what is no part of what a stream is: how it is measured."""
+        self._histories[source.name].source = source
+        self._graft()
+
     def is_declared(self, source: str) -> bool:
         """Return whether a source has been declared."""
         return source in self._histories or any(one.name == source for one in self._relations)
@@ -130,8 +142,8 @@ class LiveEngine:
         """Return whether a relation without time has been declared exactly so."""
         return source in self._relations
 
-    def insert(self, source: str, rows: pa.RecordBatch | Heartbeat) -> None:
-        """Append rows, with all declared columns, or a heartbeat to what the next round reads."""
+    def insert(self, source: str, rows: pa.RecordBatch | StreamRecord) -> None:
+        """Append rows, with all declared columns, or a record that is no row to what the next round reads."""
         self._pending[source].append(rows)
 
     def close(self, source: str) -> None:
@@ -249,7 +261,7 @@ class LiveEngine:
         self._measures.taps = taps or Taps()
         self._job.tap(self._measures.taps.edges)
         read = {
-            name: sum(batch.num_rows for batch in batches if not isinstance(batch, Heartbeat))
+            name: sum(batch.num_rows for batch in batches if isinstance(batch, pa.RecordBatch))
             for name, batches in self._pending.items()
         }
         round_input = self._read_pending()
@@ -257,7 +269,7 @@ class LiveEngine:
         errors = {} if failures is None else failures.errors
         for name, history in self._histories.items():
             for elements in round_input.elements[name]:
-                history.add(elements)
+                history.add(elements.valid())
         self._forget()
         self._beginnings = {birth: one.after(self._progress) for birth, one in self._beginnings.items()}
         beats = self._job.heartbeats()
@@ -301,29 +313,40 @@ class LiveEngine:
         for name, history in self._histories.items():
             history.forget(beats[name] if history.source.is_stream else min(beats.values()))
 
+    def keep_punctuations(self, most: int) -> None:
+        """Let each stream keep so many punctuations at most from the next round on."""
+        self._most_punctuations = most
+
+    def punctuations(self) -> dict[str, int]:
+        """Return by stream how many punctuations it keeps, where it keeps some."""
+        kept = {name: len(seen.punctuations or ()) for name, seen in self._progress.items()}
+        return {name: count for name, count in kept.items() if count}
+
     def _read_pending(self) -> _RoundInput:
         round_input = _RoundInput({})
         for name, history in self._histories.items():
             source, source_progress = history.source, self._progress[name]
+            if self._most_punctuations is not None:
+                source_progress = limited(source_progress, self._most_punctuations)
             columns = tuple(range(len(source.columns)))
             # Queries of different births begin at different instants: a round reports only what arrived in it.
             progress = replace(source_progress, first=None)
             round_input.elements[name] = []
+            punctuations: list[Elements | None] = []
             for batch in self._pending[name]:
-                if isinstance(batch, Heartbeat):
-                    after = after_heartbeat(source, batch.tick, source_progress)
-                    if after is None:
-                        self.set_apart[name][TOO_FAR_AHEAD] += 1
+                if not isinstance(batch, pa.RecordBatch):
+                    after = after_record(source, batch, source_progress)
+                    if isinstance(after, str):
+                        self.set_apart[name][after] += 1
                         continue
-                    source_progress, progress = (
-                        after,
-                        progress.merge(SourceProgress(beat=batch.tick, recorded=batch.tick)),
-                    )
+                    punctuations.append(spoken_after(batch, source_progress))
+                    source_progress, progress = after, progress.merge(replace(after, first=None))
                     continue
                 stamped = stamp(source, batch, read_columns(source, columns), columns, source_progress)
                 self.set_apart[name].update(stamped.reasons)
                 self.set_apart[name]["late"] += len(stamped.late)
                 round_input.elements[name].append(stamped.elements)
+                punctuations.append(stamped.spoken)
                 progress = progress.merge(stamped.progress)
                 source_progress = source_progress.merge(stamped.progress)
             self._pending[name] = []
@@ -332,6 +355,7 @@ class LiveEngine:
                 source_progress, progress = source_progress.merge(beat), progress.merge(beat)
             self._progress[name] = source_progress
             round_input.progress[name] = progress
+            round_input.spoken[name] = [one for one in punctuations if one is not None]
         self._closed.clear()
         return round_input
 
@@ -339,9 +363,13 @@ class LiveEngine:
         """Run a round of `job`, and pass its answers to the tracks."""
         inputs = _projected(job, round_input.elements)
         results = {one.track.key: one for one in self._results.values() if one.track is not None}
-        for key, parts in job.round(inputs, round_input.progress, self._measures.decided, failures).items():
+        decided, spoken = self._measures.decided, round_input.spoken
+        for key, parts in job.round(inputs, round_input.progress, decided, failures, spoken).items():
             results[key].take(parts)
-        # Every query that reads a relation rejects the same updates.
+        for one in job.rejected:
+            # Every query that reads a relation rejects the same updates; rows of a stream are checked once.
+            if self._histories[one.source].source.is_stream:
+                self.set_apart[one.source][one.reason] += 1
         job.rejected.clear()
 
     # -- versions of the plan ----------------------------------------------------------------------------------
@@ -420,7 +448,9 @@ class LiveEngine:
         return [self._planned[birth] for birth in sorted(self._planned)]
 
     def _plan(self) -> Plan:
-        return shared_plan(self._parts(), self._merges, self._shared)
+        plan = shared_plan(self._parts(), self._merges, self._shared)
+        declared = {name: history.source for name, history in self._histories.items()}
+        return as_declared(plan, declared) if any(one.is_observed for one in declared.values()) else plan
 
     def _with_tables(self, plan: Plan) -> Plan:
         """Compute the static relations of `plan` that are new."""
@@ -452,7 +482,10 @@ class LiveEngine:
         # Updates of a relation up to an instant that is still to come would be out of order with those that come.
         ticks = {name: tick if source.is_stream else min(tick, begin) for name, source in sources.items()}
         read_sources = [name for name, source in sources.items() if not (from_now and source.is_stream)]
-        missing = [name for name in read_sources if not self._histories[name].has(needs.get(name, Need()), tick)]
+        missing = [name for name in read_sources if not self._has(name, sources[name], needs.get(name, Need()), tick)]
+        # When what has been closed was closed is not known any more.
+        closed = closed_by_punctuations(query.root) if not from_now else frozenset()
+        missing += [name for name in read_sources if name in closed and len(self._progress[name].punctuations or ())]
         if missing:
             raise not_kept(query, start, missing)
         elements: dict[str, list[Elements]] = {name: [] for name in sources}
@@ -467,6 +500,17 @@ class LiveEngine:
                 first = max(first, tick - reached)
             progress[name] = replace(self._progress[name], first=first)
         return _RoundInput(elements, progress)
+
+    def _has(self, name: str, source: Source, need: Need, tick: int) -> bool:
+        """Return whether everything is kept that `need` names of a source at an instant. Which rows promises that are
+        CHECKED have rejected is not kept; those beyond the heartbeat are still to be judged."""
+        history = self._histories[name]
+        if not history.has(need, tick):
+            return False
+        if not source.is_checked or history.dropped is None:
+            return True
+        beat = self._progress[name].heartbeat(source.slack)
+        return not need.rows and need.ticks is not None and tick - need.ticks >= beat
 
     # -- snapshots ---------------------------------------------------------------------------------------------
 

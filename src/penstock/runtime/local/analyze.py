@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import OnError, Source, declared_sources, over_sources
 from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.properties.heartbeats import Heartbeat, StreamRecord
 from penstock.algebra.properties.statistics import Statistics
 from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import as_error
@@ -22,7 +23,7 @@ from penstock.expressions.values.shown import shown_row
 from penstock.figures import LATE_ROWS, REJECTED_ROWS, SKIPPED_ROWS
 from penstock.figures.figure import Figure
 from penstock.physical.elements import Elements
-from penstock.physical.execution.ingest import TOO_FAR_AHEAD, after_heartbeat, read_columns, stamp
+from penstock.physical.execution.ingest import after_record, read_columns, shown_record, spoken_after, stamp
 from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
@@ -118,11 +119,14 @@ class _Reader:
     def __init__(self, job: LocalJob, source: Source, meter: Meter) -> None:
         self._source = source
         self._needed = job.ingests[source.name].columns
-        self._columns = read_columns(source, self._needed)
+        # Of a script PUNCTUATE may name any column of the rows that it INSERTs.
+        named = range(len(source.columns)) if source.connector == "MEMORY" else ()
+        self._columns = read_columns(source, self._needed, named)
         self._source_predicate = job.plan.source_predicates.get(source.name)
         self._scans = [meter.of(scan.id) for scan in scans_of(job.plan.steps, source.name)]
         self._batches = self._read()
         self.progress = SourceProgress()
+        self._said: list[Elements | None] = []
 
     def _read(self) -> Iterator[ParsedRecords]:
         connector = open_source(self._source, self._source_predicate)
@@ -157,29 +161,37 @@ class _Reader:
             return []
         if parsed.rejected and self._source.on_error is OnError.FAIL:
             raise as_error(parsed.rejected[0], self._source.name)
-        if parsed.heartbeat is not None:
-            self._advance(parsed.heartbeat)
+        if parsed.record is not None:
+            self._take_record(parsed.record)
         now = max(wall_clock(), self.progress.high or 0)
         stamped = stamp(self._source, parsed.batch, self._columns, self._needed, self.progress, now)
         if stamped.reasons and self._source.on_error is OnError.FAIL:
             record = shown_row(parsed.batch, int(stamped.unusable[0]))
             raise as_error(Rejected(self._source.name, None, record, stamped.reasons[0]), self._source.name)
         self.progress = self.progress.merge(stamped.progress)
+        self._said.append(stamped.spoken)
         for scan in self._scans:
             scan.rows_in += parsed.batch.num_rows + len(parsed.rejected)
-            scan.rows_out += len(stamped.elements)
+            scan.rows_out += len(stamped.elements.valid())
             scan.nanoseconds += time.process_time_ns() - start
         self._count(LATE_ROWS, len(stamped.late))
         self._count(REJECTED_ROWS, len(parsed.rejected) + len(stamped.unusable))
         return [stamped.elements]
 
-    def _advance(self, tick: int) -> None:
-        """Take a heartbeat that is no row."""
-        after = after_heartbeat(self._source, tick, self.progress)
-        if after is None:
-            self.reject(Rejection(self._source.name, tick, f"ADVANCE TO {tick}", TOO_FAR_AHEAD))
-        else:
-            self.progress = after
+    def _take_record(self, record: StreamRecord) -> None:
+        """Take a heartbeat or a punctuation that is no row."""
+        after = after_record(self._source, record, self.progress)
+        if isinstance(after, str):
+            tick = record.tick if isinstance(record, Heartbeat) else self.progress.high or 0
+            self.reject(Rejection(self._source.name, tick, shown_record(self._source, record), after))
+            return
+        self._said.append(spoken_after(record, self.progress))
+        self.progress = after
+
+    def punctuations(self) -> list[Elements]:
+        """Return what operators get of the punctuations that have been read since the last call."""
+        found, self._said = [one for one in self._said if one is not None], []
+        return found
 
     def reject(self, rejection: Rejection) -> None:
         """Count an update that its relation could not apply, or raise its error for ON ERROR FAIL."""
@@ -200,7 +212,8 @@ def _drive(job: LocalJob, readers: Mapping[str, _Reader], meter: Meter) -> None:
         if unfinished:
             name, reader = min(unfinished.items(), key=lambda item: _high(item[1]))
             stamped[name] = reader.next()
-        job.round(stamped, {name: r.progress for name, r in readers.items()})
+        spoken = {name: reader.punctuations() for name, reader in unfinished.items()}
+        job.round(stamped, {name: r.progress for name, r in readers.items()}, spoken=spoken)
         meter.sample()
         for rejection in job.rejected:
             readers[rejection.source].reject(rejection)

@@ -9,14 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.scans import Heartbeat, Source
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.heartbeats import StreamRecord
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.storage.names import file_name
 
 #: Rows of MEMORY sources and heartbeats among them, by source name in lower case.
-MemoryRows = Mapping[str, Sequence[tuple[Any, ...] | Heartbeat]]
+MemoryRows = Mapping[str, Sequence[tuple[Any, ...] | StreamRecord]]
 #: Connectors of rows that this process has already.
 _OWN = ("MEMORY", "DATAFRAME")
 

@@ -26,13 +26,13 @@ from penstock.algebra.nodes.first_rows import SortKey
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import OnError, declared_sources
-from penstock.algebra.properties.heartbeats import heartbeats_of
+from penstock.algebra.properties.heartbeats import Heartbeat, heartbeats_of
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error, reason_kind
 from penstock.deep_trees import deep
 from penstock.errors import PenstockError, counted
 from penstock.physical.elements import Int64s, forever
-from penstock.physical.execution.ingest import after_heartbeat, read_columns, stamp, unit_warning
+from penstock.physical.execution.ingest import after_record, read_columns, stamp, unit_warning
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
@@ -225,8 +225,9 @@ def _progress_after(source: Source, table: pa.Table, now: int) -> SourceProgress
     if not columns:
         return SourceProgress(now, now)
     for piece in cut_at(heartbeats_of(table.schema), table):
-        if piece.heartbeat is not None:
-            seen = after_heartbeat(source, piece.heartbeat, seen) or seen
+        if isinstance(piece.record, Heartbeat):
+            after = after_record(source, piece.record, seen)
+            seen = seen if isinstance(after, str) else after
         arrays = [piece.batch.column(c) for c in columns]
         batch = pa.RecordBatch.from_arrays(arrays, names=[str(c) for c in columns])
         seen = seen.merge(stamp(source, batch, columns, (), seen, now).progress)

@@ -10,12 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.properties.heartbeats import StreamRecord
 from penstock.algebra.properties.statistics import Statistics, observe
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error
@@ -30,10 +32,13 @@ from penstock.physical.execution.ingest import (
     EMPTY_PERIOD,
     NO_BEGIN,
     NULL_KEY,
+    PUNCTUATED,
     TOO_FAR_AHEAD,
     StampedRows,
-    after_heartbeat,
+    after_record,
     read_columns,
+    shown_record,
+    spoken_after,
     stamp,
 )
 from penstock.physical.execution.meter import Meter
@@ -91,7 +96,7 @@ class LocalJob:
         #: By query that goes on in later rounds, the instant up to which all shards have emitted its answers.
         self.reached: dict[str, int] = {}
         self.watch = Stopwatch()
-        self.ingests = {name: IngestExecutor(plan, name, tables, meter) for name in plan.sources}
+        self.ingests = {name: IngestExecutor(plan, name, tables, meter, observes=True) for name in plan.sources}
         self.stages = [[self._stage(s, k) for k in range(shards)] for s in range(1, plan.stages + 1)]
 
     def _stage(self, stage: int, shard: int) -> StageExecutor:
@@ -105,7 +110,8 @@ class LocalJob:
             now: arrival time, used where `rows` have no stamps of their own and the source needs one.
         """
         ingest, source = self.ingests[rows.source], self.plan.sources[rows.source]
-        columns = read_columns(source, ingest.columns)
+        named = () if seen.punctuations is None else seen.punctuations.columns
+        columns = read_columns(source, ingest.columns, named)
         arrays = [rows.batch.column(c) for c in columns]
         chosen = pa.RecordBatch.from_arrays(arrays, names=[str(c) for c in columns])
         with self.watch.phase("ingest"):
@@ -117,6 +123,7 @@ class LocalJob:
         progress: Mapping[str, SourceProgress],
         decided: Decisions = NO_DECISIONS,
         failures: StepFailures | None = None,
+        spoken: Mapping[str, Sequence[Elements]] = MappingProxyType({}),
     ) -> dict[str, list[Elements]]:
         """Process the elements of one round, by source, with the progress of each source; return the answers that
         became final, but those that `reached` holds back.
@@ -124,6 +131,7 @@ class LocalJob:
         Args:
             decided: what was decided before it.
             failures: as for `StageExecutor.run`.
+            spoken: by source, punctuations as `StampedRows.spoken` has them.
         """
         router = ExchangeRouter(self.shards)
         for ingest in self.ingests.values():
@@ -133,6 +141,9 @@ class LocalJob:
                 with self.watch.phase("ingest"):
                     result = self.ingests[name].run(elements)
                 self._post(result, router, task)
+        for task, (name, punctuations) in enumerate(spoken.items(), len(stamped)):
+            for elements in punctuations if name in self.ingests else ():
+                self._post(self.ingests[name].run(None, elements), router, task)
         answers: dict[str, list[Elements]] = {}
         self.reached = {}
         for stage in self.stages:
@@ -172,7 +183,7 @@ class LocalJob:
         for task, ingest in enumerate(self.ingests.values()):
             # A union before the exchange runs in several of them, as it does in several tasks on Spark.
             counts, ingest.counts = ingest.counts, FlowCounts()
-            yield IngestReport(task, {} if task else phases, counts, ingest.added_figures())
+            yield IngestReport(task, {} if task else phases, counts, ingest.added_figures(), ingest.observed())
         for row in self.stages:
             for shard, executor in enumerate(row):
                 sizes = executor.state_sizes()
@@ -185,7 +196,9 @@ class LocalJob:
             executor.graft(plan, tables, unchanged)
         self.plan, self.tables = plan, tables
         former = self.ingests
-        self.ingests = {n: IngestExecutor(plan, n, tables, self._meter, before=former.get(n)) for n in plan.sources}
+        self.ingests = {
+            n: IngestExecutor(plan, n, tables, self._meter, before=former.get(n), observes=True) for n in plan.sources
+        }
         new_stages = range(len(self.stages) + 1, plan.stages + 1)
         self.stages = self.stages[: plan.stages] + [[self._stage(s, k) for k in range(self.shards)] for s in new_stages]
 
@@ -336,16 +349,18 @@ def run_local(
         recorder.begin()
         if uses_wall_clock(plan.sources.values()):
             now = clock() if round_.now is None else round_.now
-            reading = {rows.source for rows in round_.pieces if rows.batch.num_rows or rows.heartbeat is not None}
+            reading = {rows.source for rows in round_.pieces if rows.batch.num_rows or rows.record is not None}
             before = wall or begin(plan.sources.values(), now)
             wall = advance(before, now, plan.sources, peers, progress, round_.ended, reading)
             progress = wall.on(progress)
             wall = wall.spoken(reading)
         stamped: dict[str, list[Elements]] = {}
+        spoken: dict[str, list[Elements]] = {}
         for rows in round_.pieces:
             name = rows.source
-            if rows.heartbeat is not None:
-                _advance(plan.sources[name], rows.heartbeat, progress, result)
+            if rows.record is not None:
+                punctuations = _take(plan.sources[name], rows.record, progress, result)
+                spoken.setdefault(name, []).extend([] if punctuations is None else [punctuations])
             stamped_rows = job.stamp(rows, progress[name], None if wall is None else wall.now)
             recorder.read(name, rows.batch.num_rows)
             progress[name] = progress[name].merge(stamped_rows.progress)
@@ -355,13 +370,14 @@ def run_local(
             result.late[name] += len(stamped_rows.late)
             _count_rejected(result, plan.sources[name], stamped_rows, rows)
             stamped.setdefault(name, []).append(stamped_rows.elements)
+            spoken.setdefault(name, []).extend([] if stamped_rows.spoken is None else [stamped_rows.spoken])
         for name in round_.ended:
             beat = progress[name].beat if until is None else max(progress[name].beat, until)
             progress[name] = replace(progress[name], ended=True, beat=beat)
         decided = decide(decided)
         if max_answers is not None:
             decided = with_portions(decided, len(plan.queries), max_answers)
-        for query, parts in held.until(job.round(stamped, progress, decided), job.reached).items():
+        for query, parts in held.until(job.round(stamped, progress, decided, spoken=spoken), job.reached).items():
             with job.watch.phase("sink"):
                 answers[query].append(answer_table(plan.queries[query], parts))
         if reload:
@@ -428,20 +444,23 @@ def _count_rejected(result: LocalResult, source: Source, stamped: StampedRows, r
     if stamped.reasons and source.on_error is OnError.FAIL:
         record = shown_row(rows.batch, int(stamped.unusable[0]))
         raise as_error(Rejected(source.name, None, record, stamped.reasons[0]), source.name)
-    too_far_ahead = stamped.reasons.count(TOO_FAR_AHEAD)
-    result.unusable[source.name] += len(stamped.reasons) - too_far_ahead
-    if too_far_ahead:
-        result.rejected.setdefault(source.name, Counter())[TOO_FAR_AHEAD] += too_far_ahead
+    counts = Counter(reason for reason in stamped.reasons if reason in (TOO_FAR_AHEAD, PUNCTUATED))
+    result.unusable[source.name] += len(stamped.reasons) - counts.total()
+    if counts:
+        result.rejected.setdefault(source.name, Counter()).update(counts)
 
 
-def _advance(source: Source, tick: int, progress: dict[str, SourceProgress], result: LocalResult) -> None:
-    """Take a heartbeat that is no row. Raises PenstockError P0403 for one that is too far ahead, of a source with ON
-    ERROR FAIL."""
-    after = after_heartbeat(source, tick, progress[source.name])
-    if after is None:
-        _reject(result, source, Rejected(source.name, None, f"ADVANCE TO {tick}", TOO_FAR_AHEAD))
-    else:
-        progress[source.name] = after
+def _take(
+    source: Source, record: StreamRecord, progress: dict[str, SourceProgress], result: LocalResult
+) -> Elements | None:
+    """Take a heartbeat or a punctuation that is no row; return what operators get of it. Raises PenstockError P0403 for
+    one that has no effect, of a source with ON ERROR FAIL."""
+    after = after_record(source, record, progress[source.name])
+    if isinstance(after, str):
+        _reject(result, source, Rejected(source.name, None, shown_record(source, record), after))
+        return None
+    before, progress[source.name] = progress[source.name], after
+    return spoken_after(record, before)
 
 
 def _reject(result: LocalResult, source: Source, record: Rejected) -> None:

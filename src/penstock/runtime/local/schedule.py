@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.heartbeats import PlacedHeartbeat, heartbeats_of
+from penstock.algebra.properties.heartbeats import PlacedHeartbeat, StreamRecord, heartbeats_of
 from penstock.physical.elements import Int64s
 
 #: Arrival time of each row by the wall clock, in microseconds since 1970, by source.
@@ -20,13 +20,13 @@ Arrivals = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class ScheduledRows:
-    """Rows of one source that arrive in one round. stamps: their arrival times, if the schedule has them; heartbeat:
-    the tick of a heartbeat that comes before them."""
+    """Rows of one source that arrive in one round. stamps: their arrival times, if the schedule has them; record: a
+    heartbeat or a punctuation that comes before them."""
 
     source: str
     batch: pa.RecordBatch
     stamps: Int64s | None = None
-    heartbeat: int | None = None
+    record: StreamRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,13 @@ def cut_at(
 ) -> Iterator[ScheduledRows]:
     """Yield the rows of a table from `start` up to `stop`, cut at the heartbeats among them. stamps: of all rows."""
     stop = table.num_rows if stop is None else stop
-    beat: int | None = None
+    record: StreamRecord | None = None
     for one in [*heartbeats, None]:
         end = stop if one is None else one.rows
         own = None if stamps is None else stamps[start:end]
-        if end > start or beat is not None or not heartbeats:
-            yield ScheduledRows(name, _one_batch(table.slice(start, end - start)), own, beat)
-        start, beat = end, None if one is None else one.tick
+        if end > start or record is not None or not heartbeats:
+            yield ScheduledRows(name, _one_batch(table.slice(start, end - start)), own, record)
+        start, record = end, None if one is None else one.record
 
 
 def _one_batch(part: pa.Table) -> pa.RecordBatch:

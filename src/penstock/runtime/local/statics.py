@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import OnError, Source
-from penstock.algebra.properties.heartbeats import PlacedHeartbeat, with_heartbeats
+from penstock.algebra.properties.heartbeats import PlacedHeartbeat, placed, with_heartbeats
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
 from penstock.connectors.sources import open_source, read_split
@@ -80,8 +80,8 @@ def read_relation(source: Source, predicate: Expression | None = None) -> tuple[
     for path in connector.discover(frozenset()):
         for split in connector.splits(path):
             for chunk in read_split(connector, split, columns):
-                if chunk.heartbeat is not None:
-                    heartbeats.append(PlacedHeartbeat(sum(batch.num_rows for batch in batches), chunk.heartbeat))
+                if chunk.record is not None:
+                    heartbeats.append(placed(sum(batch.num_rows for batch in batches), chunk.record))
                 count = 0 if chunk.skipped is None else count_rows(chunk.skipped)
                 passed += count or 0
                 for parsed in [chunk] if count is not None else as_read(chunk, columns):

@@ -16,6 +16,7 @@ from penstock.events import log_event, logger_of
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
+from penstock.runtime.monitoring.constraints import StreamMeasures
 from penstock.runtime.monitoring.reports import IngestReport, ShardReport
 from penstock.runtime.monitoring.stopwatch import Phases
 from penstock.runtime.monitoring.taps import Taps
@@ -93,6 +94,7 @@ class RunFigures:
         stages: by stage and shard, seconds.
         since: when the process began to count, in seconds since 1970; None before that.
         latencies: by query, the latest durations from the start of a round to the end of the delivery of its answer.
+        constraints: by stream, how closely it keeps to promises, where that is measured.
     """
 
     plan: Plan | None = None
@@ -103,6 +105,7 @@ class RunFigures:
     batches: tuple[BatchFigures, ...] = ()
     latencies: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     since: float | None = None
+    constraints: Mapping[str, StreamMeasures] = field(default_factory=dict)
 
     def rate(self, rows: Callable[[BatchFigures], int], now: float) -> float:
         """Return the rows a second of the batches that ended in the last `RATE_SECONDS`; 0 where none did.

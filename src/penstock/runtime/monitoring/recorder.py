@@ -15,6 +15,7 @@ from penstock.physical.execution.meter import StepFigures
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import changed_steps
+from penstock.runtime.monitoring.constraints import ConstraintMonitor
 from penstock.runtime.monitoring.figures import BatchFigures, FigureKeeper, RunFigures
 from penstock.runtime.monitoring.metrics import (
     ApproximationMetrics,
@@ -100,6 +101,7 @@ class Recorder:
         #: When the last batch ended; rates are 0 some time after it.
         self._ended = 0.0
         self._figures = FigureKeeper()
+        self._constraints = ConstraintMonitor(clock)
 
     @property
     def plan(self) -> Plan:
@@ -116,6 +118,8 @@ class Recorder:
         self._tasks.setdefault(report.stage, []).append(report.phases)
         self._figures.add(report, self._plan)
         if isinstance(report, IngestReport):
+            if report.observed is not None:
+                self._constraints.add(report.observed)
             for step, figures in report.figures.items():
                 for query in self._readers.get(step, ()):
                     self._at_ingest[query] = put_together((self._at_ingest.get(query, {}), figures))
@@ -175,12 +179,13 @@ class Recorder:
             run.state_bytes,
         )
         self._figures.batch(batch, delivered or {})
+        self._constraints.advance(totals.source_heartbeats or {})
         self._previous_totals = totals
         return run
 
     def figures(self) -> RunFigures:
         """Return the present figures of steps, edges, synopses and batches."""
-        return self._figures.figures(self._plan)
+        return replace(self._figures.figures(self._plan), constraints=self._constraints.measures())
 
     @property
     def taps(self) -> Taps:
@@ -247,6 +252,7 @@ class Recorder:
         self._known = {name: made for name, made in self._known.items() if name in stay}
         self._widths = {name: width for name, width in self._widths.items() if name in stay}
         self._figures.changed(before, plan, steps)
+        self._constraints.keep({name: source.observed for name, source in plan.sources.items()})
         return gone
 
     @property

@@ -21,6 +21,7 @@ from penstock.physical.elements import Elements, decode, encode
 from penstock.physical.execution.exchange import Port
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.meter import StateSizes, StepFigures, SynopsisSize
+from penstock.physical.observation.observed_rows import ObservedRows
 from penstock.runtime.monitoring.stopwatch import Phases
 from penstock.storage.documents import (
     Document,
@@ -39,18 +40,21 @@ from penstock.storage.documents import (
 @dataclass(frozen=True)
 class IngestReport:
     """The work of ingest task `task`. phases: its seconds in each phase; counts: the rows that flowed; figures: what is
-    added to the figures of operators, by step."""
+    added to the figures of operators, by step; observed: what it has seen of a stream whose promises are measured."""
 
     task: int
     phases: Phases
     counts: FlowCounts = field(default_factory=FlowCounts)
     figures: StepFigures = field(default_factory=dict)
+    observed: ObservedRows | None = None
 
     stage = 0
 
     def as_json(self) -> Document:
         """Return the report as JSON."""
         report: dict[str, Json] = {"stage": self.stage, "task": self.task, "phases": dict(self.phases)}
+        if self.observed is not None:
+            report["observed"] = self.observed.as_json()
         return {**report, **_counts_json(self.counts), **_figures_json(self.figures)}
 
 
@@ -124,7 +128,8 @@ def report_from_json(fields: Document) -> IngestReport | ShardReport:
     by_step = nested(fields, "figures") if "figures" in fields else {}
     figures = {int(step): from_names(as_document(values, "figures")) for step, values in by_step.items()}
     if stage == IngestReport.stage:
-        return IngestReport(integer(fields, "task"), phases, counts, figures)
+        seen = ObservedRows.from_json(nested(fields, "observed")) if "observed" in fields else None
+        return IngestReport(integer(fields, "task"), phases, counts, figures, seen)
     seconds = {int(step): spent for step, spent in _numbers(fields, "seconds").items()}
     return ShardReport(stage, integer(fields, "shard"), phases, seconds, _sizes(fields), counts, figures)
 

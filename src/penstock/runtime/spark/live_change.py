@@ -172,10 +172,12 @@ def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobCh
 
 
 def _retains_otherwise(job: Job, request: StartRequest) -> bool:
-    """Return whether a change makes a stream retain something else, which is no part of what the stream is."""
+    """Return whether a change makes a stream retain something else, or be measured otherwise: neither is a part of what
+    the stream is."""
     declared = request.declared
     return any(
-        (one.retain, one.retain_columns) != (declared[one.name].retain, declared[one.name].retain_columns)
+        (one.retain, one.retain_columns, one.is_observed)
+        != (declared[one.name].retain, declared[one.name].retain_columns, declared[one.name].is_observed)
         for one in job.intake.sources
         if one.is_stream and one.name in declared
     )

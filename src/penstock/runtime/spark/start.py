@@ -341,6 +341,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         (epoch.past or epoch.number) if epoch.backfill else 0,
         ResultLimits.of(work.settings["result_limit"], free_bytes(folder.root), work.result_limits),
         float(work.settings["function_timeout"]) or None,
+        work.settings.get_int("punctuations"),
     )
     # Written before the epoch, from which on the change has happened.
     digest = write_job(folder, job)

@@ -10,7 +10,8 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Heartbeat, Source
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.heartbeats import StreamRecord
 from penstock.physical.plan.strategies import Strategy
 from penstock.runtime.decisions.deciders import QueryPolicies
 from penstock.runtime.monitoring.figures import BatchFigures
@@ -54,7 +55,7 @@ class Work:
     """
 
     queries: tuple[Query, ...]
-    rows: Mapping[str, Sequence[tuple[object, ...] | Heartbeat]]
+    rows: Mapping[str, Sequence[tuple[object, ...] | StreamRecord]]
     frames: Mapping[str, object]
     settings: Settings
     drain: bool

@@ -327,6 +327,22 @@ class HeartbeatDocument(BaseModel):
     notices: list[NoticeDocument] = Field(default_factory=list, description="Whether it has an effect.")
 
 
+class PunctuationBody(Document):
+    """A punctuation of a stream: no element that fulfils it follows. where: a conjunction of comparisons of columns
+    with constants, as in `auction = 17 AND bid <= 5`."""
+
+    where: StrictStr = Field(max_length=1_000_000)
+
+
+class PunctuationDocument(BaseModel):
+    """A punctuation that is durable now. where: as it is understood."""
+
+    where: str
+    repeated: bool
+    position: str | None = Field(None, description="For the header Penstock-After.")
+    notices: list[NoticeDocument] = Field(default_factory=list, description="Whether it has an effect.")
+
+
 class SessionDocument(BaseModel):
     """Who makes a request. needs_token: whether the server requires one."""
 

@@ -1,5 +1,5 @@
-"""`POST /v1/streams/{s}/rows` and `/heartbeat`: rows of a source that is declared FROM HTTP or FROM MEMORY, and
-heartbeats of any stream."""
+"""`POST /v1/streams/{s}/rows`, `/heartbeat` and `/punctuations`: rows of a source that is declared FROM HTTP or FROM
+MEMORY, and heartbeats and punctuations of any stream."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from penstock.server.http.documents import (
     NoticeDocument,
     PostedDocument,
     Problem,
+    PunctuationBody,
+    PunctuationDocument,
     RejectedRecord,
 )
 from penstock.server.http.door import caller_of, door_of
@@ -128,5 +130,33 @@ async def heartbeat(
         more: dict[str, Any] = {} if durable.position is None else {"position": durable.position}
         more |= {"notices": notices} if notices else {}
         return HeartbeatDocument(ts=durable.ts, repeated=durable.repeated, complete_to=durable.complete_to, **more)
+
+    return await door.posting(added)
+
+
+@router.post(
+    "/v1/streams/{stream:path}/punctuations",
+    response_model=PunctuationDocument,
+    responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
+    response_model_exclude_unset=True,
+)
+async def punctuate(
+    request: Request,
+    body: PunctuationBody,
+    stream: Annotated[str, Path(min_length=1, max_length=1_000, description="The name of a stream.")],
+    idempotency_key: Key = None,
+) -> PunctuationDocument:
+    """Add a punctuation, in order with the rows that are posted. It is durable when the answer comes."""
+    door = door_of(request)
+    caller = caller_of(request, AccessRole.CONTROL, "to punctuate a stream")
+    key = checked_key(idempotency_key)
+
+    def added() -> PunctuationDocument:
+        durable = door.service.punctuate(stream, body.where, key, caller)
+        notices = [NoticeDocument(message=one.message, hint=one.hint) for one in durable.notices]
+        # What is not there is left out.
+        more: dict[str, Any] = {} if durable.position is None else {"position": durable.position}
+        more |= {"notices": notices} if notices else {}
+        return PunctuationDocument(where=durable.where, repeated=durable.repeated, **more)
 
     return await door.posting(added)

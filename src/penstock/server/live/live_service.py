@@ -17,10 +17,12 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.cost import plan_cost
 from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.properties.punctuations import shown_punctuation
 from penstock.algebra.properties.statistics import Statistics
 from penstock.connectors.sources.memory import typed_table
 from penstock.control.drafting.script import placed_at
 from penstock.control.engine import Engine
+from penstock.control.entities.constraints import suggested_promises
 from penstock.control.entities.queries import shedding_texts
 from penstock.control.entities.running_plan import running_plan, running_plan_document
 from penstock.control.entities.sharing import sharing_of
@@ -29,6 +31,7 @@ from penstock.control.heartbeats import check_stream, heartbeat_notices, tick_of
 from penstock.control.life.listed_query import ListedQuery
 from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
+from penstock.control.punctuations import punctuation_notices, punctuation_of
 from penstock.control.registry import quoted
 from penstock.control.row_changes import inserted_table, late_rows, row_notices
 from penstock.errors import Notice, PenstockError, as_name, nearest
@@ -43,6 +46,7 @@ from penstock.language.commands import (
     ExplainKind,
     ExportCommand,
     InsertRows,
+    PunctuateStream,
     ReplaceQuery,
     SelectOnce,
     ShowCommand,
@@ -50,6 +54,7 @@ from penstock.language.commands import (
     Unchanged,
 )
 from penstock.language.statements import AdvanceStatement, CancelStatement, Insert, SubscribeStatement
+from penstock.language.statements.show import SUGGESTED
 from penstock.physical.planning.state_size.summary import query_state
 from penstock.redaction import redacted_text
 from penstock.results.cancellation import Cancellation
@@ -68,6 +73,7 @@ from penstock.server.service import (
     EntityView,
     HealthView,
     HeartbeatPosted,
+    PunctuationPosted,
     QueryView,
     RowsPosted,
     ScriptReply,
@@ -82,9 +88,11 @@ from penstock.server.statements.entity_views import entity_view, entity_views
 from penstock.server.statements.listed_views import (
     bound_query,
     command_view,
+    constraints_as_lines,
     late_notice,
     plan_change_text,
     posted,
+    promise_texts,
     queries_as_lines,
     query_view,
     shown_tick,
@@ -261,12 +269,14 @@ class LiveService:
         self, one: StatementOutcome, reply: StatementReply, beats: Mapping[str, int]
     ) -> StatementReply:
         """Return the reply to an INSERT with notices of what is wrong with its rows, though they are taken, and of
-        ADVANCE where it does nothing. beats: up to which ticks the sources were complete before it."""
+        ADVANCE and PUNCTUATE where they do nothing. beats: up to which ticks the sources were complete before it."""
         command = one.command
         if isinstance(command, AdvanceStream) and reply.position is not None:
             source = self._source(command.source)
             known = heartbeat_notices(source, command.tick, beats.get(source.name.lower()))
             return replace(reply, notices=(*reply.notices, *known))
+        if isinstance(command, PunctuateStream):
+            return replace(reply, notices=(*reply.notices, *punctuation_notices(command.punctuation)))
         if not isinstance(command, InsertRows) or reply.position is None:
             return reply
         source = self.declaration(command.source)
@@ -419,9 +429,12 @@ class LiveService:
             rows = self._rows(command)
             lines = (", with the commands up to " if command.kind == "VERSIONS" else " ").join
             shown = [row[-1] for row in rows] if command.entries else map(lines, rows)
+            if command.kind == "CONSTRAINTS":
+                shown = constraints_as_lines(rows, self._control.unused_promises())
             return "\n".join(shown), listed_table(command.kind, rows)
         shed, written = shedding_texts(self.view()), dict(command.entries)
-        table = table_of_queries(self._control.queries(), self._control.version(), written, shed)
+        remarks = {**promise_texts(self._control.unused_promises()), **shed}
+        table = table_of_queries(self._control.queries(), self._control.version(), written, remarks)
         return "\n".join(queries_as_lines(table)), table
 
     def _rows(self, command: ShowCommand) -> list[tuple[str, ...]]:
@@ -434,6 +447,8 @@ class LiveService:
         if command.kind == "VERSIONS":
             version = self._control.version()
             return [(str(version.number), str(version.command))]
+        if command.kind == SUGGESTED:
+            return [*suggested_promises(self.view(), [name.lower() for name, _ in command.entries])]
         return [(name, redacted_text(declared or name)) for name, declared in command.entries]
 
     # -- statements that run -----------------------------------------------------------------------------------
@@ -607,6 +622,13 @@ class LiveService:
             position_text(self._control.positions(name)),
             heartbeat_notices(source, tick, beat) if added else (),
         )
+
+    def punctuate(self, name: str, where: str, key: str | None, caller: Caller) -> PunctuationPosted:
+        source = self._source(name)
+        one = punctuation_of(source, where)
+        added = self._control.punctuate(name, one, key, _principal(caller))
+        position = position_text(self._control.positions(name))
+        return PunctuationPosted(shown_punctuation(one, source.columns), not added, position, punctuation_notices(one))
 
     def _kept_by_readers(self, source: str) -> tuple[Notice, ...]:
         """Return the notice for rows of a relation without timestamps that queries have read before; none of others."""

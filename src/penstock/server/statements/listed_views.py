@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from penstock.control.life.listed_query import ListedQuery, awaited_instant, sho
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.phases import Phase
 from penstock.control.row_changes import late_rows
-from penstock.errors import Notice, PenstockError, counted
+from penstock.errors import Notice, PenstockError, as_name, counted
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.redaction import redacted_text
 from penstock.server.service import CommandView, QueryView, RowsPosted, StatementView, UnboundView
@@ -73,19 +73,26 @@ def unbound_views(bound: Catalog) -> tuple[UnboundView, ...]:
 
 
 def table_of_queries(
-    listed: Iterable[ListedQuery], version: EngineVersion, written: Mapping[str, str], shed: Mapping[str, str]
+    listed: Iterable[ListedQuery], version: EngineVersion, written: Mapping[str, str], marks: Mapping[str, str]
 ) -> pa.Table:
     """Return queries as SHOW QUERIES lists them.
 
     Args:
         written: by name, the statements as they were registered.
-        shed: the remarks on queries that shed, by name.
+        marks: by name, the remarks on queries that run as they should.
     """
     views = [(query_view(one, version), declared_text(one.stored, written.get(one.stored.name))) for one in listed]
     return listed_table(
         "QUERIES",
         [
-            (view.name, view.state, kind_of_rows(view.is_stream), view.sink, _remark(view, shed), redacted_text(text))
+            (
+                view.name,
+                view.state,
+                kind_of_rows(view.is_stream),
+                view.sink,
+                _remark(view, marks),
+                redacted_text(text),
+            )
             for view, text in views
         ],
     )
@@ -97,7 +104,35 @@ def queries_as_lines(table: pa.Table) -> list[str]:
     return [text if remark is None else f"{text} -- {remark}" for text, remark in rows]
 
 
-def _remark(view: QueryView, shed: Mapping[str, str]) -> str | None:
+def promise_texts(unused: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:
+    """Return by query the remark of SHOW QUERIES on promises that were added since it was registered. unused: these, as
+    pairs of stream and name."""
+    return {
+        query: f"would use {', '.join(f'{name} of {stream}' for stream, name in promises)}: register it again"
+        for query, promises in unused.items()
+    }
+
+
+def constraints_as_lines(rows: Sequence[tuple[str, ...]], unused: Mapping[str, Sequence[tuple[str, str]]]) -> list[str]:
+    """Return the statements of SHOW CONSTRAINTS, with the queries behind them that were registered before.
+
+    Args:
+        rows: (name of the constraint, the statement that adds it).
+        unused: by query, pairs of stream and name.
+    """
+    users: dict[str, list[str]] = {}
+    for query, promises in unused.items():
+        for stream, name in promises:
+            line = f"ALTER STREAM {as_name(stream)} ADD CONSTRAINT {as_name(name)} "
+            users.setdefault(line, []).append(query)
+    found = []
+    for _, text in rows:
+        would = [query for line, queries in users.items() if text.startswith(line) for query in queries]
+        found.append(f"{text} -- not used by {', '.join(would)}, registered before" if would else text)
+    return found
+
+
+def _remark(view: QueryView, marks: Mapping[str, str]) -> str | None:
     """Return the remark on a query beside its statement; None for one that runs as it should."""
     remark = None if view.state == QueryStatus.RUNNING.value else view.state
     if remark is not None:
@@ -109,7 +144,7 @@ def _remark(view: QueryView, shed: Mapping[str, str]) -> str | None:
         remark = f"{remark}: {view.change}"
     else:
         remark = view.change or remark
-    return remark or shed.get(view.name)
+    return remark or marks.get(view.name)
 
 
 def _first_line(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.errors import PenstockError
-from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, UpdateRows
+from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, PunctuateStream, UpdateRows
 from penstock.results.cancellation import Cancellation
 
 _ONE = re.compile(r"(\d{1,12})\.(\d{1,12})", re.ASCII)
@@ -32,7 +32,7 @@ def position_of(control: Control, command: object, outcome: CommandOutcome) -> s
     """Return the position of the rows of a statement that has been carried out; None for another one."""
     if outcome.error is not None or outcome.state in (CommandState.PENDING, CommandState.HYDRATING):
         return None
-    if isinstance(command, InsertRows | AdvanceStream):
+    if isinstance(command, InsertRows | AdvanceStream | PunctuateStream):
         return position_text(control.positions(command.source))
     if isinstance(command, UpdateRows | DeleteRows):
         return position_text(control.positions(command.relation))

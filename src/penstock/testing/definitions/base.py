@@ -15,6 +15,7 @@ from penstock.algebra import (
     Algebra,
 )
 from penstock.algebra.nodes.scans import declared_sources
+from penstock.algebra.properties.punctuations import Punctuation
 from penstock.expressions.nodes import Column, Expression
 from penstock.testing.scalars.dates import evaluate_apart
 from penstock.testing.scalars.values import Row, key_of, python_values
@@ -71,7 +72,9 @@ class World:
     A static relation's rows are valid from BEGIN. `final`: the last instant of the query's time; `line`: inside a query
     in the sequence model, its instants; `known`: results computed before, by fingerprint; `firsts`: the first timestamp
     of each source, where `rows` lacks the past; `shards`: by what preferences divide their rows; `accepted`: of streams
-    with promises that are CHECKED also the rows that break them, which count for when values are closed.
+    with promises that are CHECKED also the rows that break them, and those that a punctuation rejects, which count for
+    when values are closed; `punctuations`: of each stream, those that came with the instants from which on nothing
+    fulfils all conditions of one.
     """
 
     rows: Mapping[str, list[tuple[int, Row]]]
@@ -81,6 +84,7 @@ class World:
     firsts: Mapping[str, int] = field(default_factory=dict)
     shards: Shards | None = None
     accepted: Mapping[str, list[tuple[int, Row]]] = field(default_factory=dict)
+    punctuations: Mapping[str, Sequence[tuple[int, Sequence[Punctuation]]]] = field(default_factory=dict)
 
     def accepted_of(self, source: str) -> list[tuple[int, Row]]:
         """Return all rows of a stream that were not late."""

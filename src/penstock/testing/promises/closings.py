@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from penstock.algebra.nodes.scans import AcceptedScan, Check, PunctuationScan, RejectedScan
 from penstock.algebra.properties.promises import (
     Base,
     Clustered,
@@ -12,12 +13,13 @@ from penstock.algebra.properties.promises import (
     Ordered,
     PassedPromise,
     Promise,
-    PromiseMode,
     Promises,
+    Punctuated,
     Unique,
     Within,
 )
-from penstock.testing.definitions.base import World
+from penstock.testing.definitions.base import Stream, World, denote
+from penstock.testing.promises.punctuations import fulfils, plain_value
 from penstock.testing.scalars.values import Row, key_of, order_key
 from penstock.types import END
 
@@ -107,6 +109,9 @@ def first_closing(promise: PassedPromise, value: Row | None, start: int, world: 
     closes the value of a row at its own instant."""
     if value is None:
         return None
+    if isinstance(promise.promise, Punctuated):
+        closed = [punctuated_from(base, value, world) for base in promise.bases]
+        return None if any(one is None for one in closed) else max(start, *map(late, closed))
     found = [_base_closing(base, value, start, world) for base in promise.bases]
     return None if any(one is None for one in found) else max(map(late, found))
 
@@ -122,25 +127,43 @@ def _base_closing(base: Base, value: Row, start: int, world: World) -> int | Non
     return None if closed is None else max(start, closed)
 
 
+def punctuated_from(base: Base, value: Row, world: World) -> int | None:
+    """Return from which instant on a punctuation says that no row has some values; None for never. Those that name
+    other columns than the promise say nothing."""
+    row = dict(zip(base.promise.columns, map(plain_value, value), strict=True))
+    return min(
+        (
+            tick
+            for tick, conditions in world.punctuations.get(base.source, ())
+            if all(set(one.columns) <= row.keys() and fulfils(row, one) for one in conditions)
+        ),
+        default=None,
+    )
+
+
+def value_of(promise: PassedPromise, row: Row, columns: Sequence[int]) -> Row | None:
+    """Return the value of a row that a promise may close; None for one that is never closed. columns: of the row, in
+    the order of those of the promise."""
+    return tuple(row[c] for c in columns) if isinstance(promise.promise, Punctuated) else whole(row, columns)
+
+
 def first_of(promises: Promises, row: Row, start: int, world: World) -> int | None:
     """Return the first closing of a row's value from `start` on, by any of several promises."""
-    closed = [first_closing(one, whole(row, one.columns), start, world) for one in promises]
+    closed = [first_closing(one, value_of(one, row, one.columns), start, world) for one in promises]
     known = [one for one in closed if one is not None]
     return min(known, default=None)
 
 
-def checked(promises: Sequence[Promise], rows: Accepted) -> dict[str, list[int]]:
-    """Return by name of each promise that is CHECKED the positions of the rows that it rejects, each under the first
-    that does. What one rejects counts for the others, in N and as a row of its values.
+def checked(checks: Sequence[Check], rows: Accepted) -> dict[str, list[int]]:
+    """Return by name of each promise that is CHECKED the positions of the rows that it rejects. What one rejects counts
+    for the others, in N and as a row of its values, and is a dead letter of each that rejects it.
 
     Args:
         rows: in order of arrival: of two rows of one instant that UNIQUE closes the first stays.
     """
     rejected: dict[str, list[int]] = {}
-    gone: set[int] = set()
-    for promise in promises:
-        if promise.mode is not PromiseMode.CHECKED:
-            continue
+    for check in checks:
+        promise = check.promise
         broken = {position for position, row in enumerate(rows) if breaches_at(promise, row, rows)}
         if isinstance(promise, Unique):
             first: dict[Row, int] = {}
@@ -148,9 +171,26 @@ def checked(promises: Sequence[Promise], rows: Accepted) -> dict[str, list[int]]
                 value = whole(element[1], promise.columns)
                 if value is not None and first.setdefault(value, position) != position:
                     broken.add(position)
-        rejected[promise.name] = sorted(broken - gone)
-        gone |= broken
+        rejected[check.name] = sorted(broken)
     return rejected
+
+
+@denote.register
+def _(node: AcceptedScan, world: World) -> Stream:
+    return Stream([(ts, tuple(row[c] for c in node.columns)) for ts, row in world.accepted_of(node.source.name)])
+
+
+@denote.register
+def _(node: PunctuationScan, world: World) -> Stream:
+    placed = world.punctuations.get(node.source.name, ())
+    return Stream([(ts, (one.as_text(),)) for ts, punctuations in placed for one in punctuations])
+
+
+@denote.register
+def _(node: RejectedScan, world: World) -> Stream:
+    rows = world.accepted_of(node.source.name)
+    positions = checked([node.check], rows)[node.check.name]
+    return Stream([(rows[i][0], tuple(rows[i][1][c] for c in node.columns)) for i in positions])
 
 
 def breaches_at(promise: Promise, element: tuple[int, Row], rows: Accepted) -> bool:

@@ -25,7 +25,7 @@ from penstock.testing.aggregates.definitions import aggregate
 from penstock.testing.definitions.base import Bag, Relation, Stream, World, denote, values_of, windowed
 from penstock.testing.definitions.core import boundary, validity
 from penstock.testing.definitions.semi_and_outer_joins import partners
-from penstock.testing.promises.closings import first_closing, first_of, late, settling, whole
+from penstock.testing.promises.closings import first_closing, first_of, late, settling, value_of, whole
 from penstock.testing.scalars.values import Row, key_of
 from penstock.types import END
 
@@ -163,7 +163,7 @@ def _ends(leaving: Leaving, one: Element, world: World) -> int | None:
         no_value = whole(one.row, leaving.promise.columns) is None
         closed = None if no_value or None in settled else max(map(late, settled))
     else:
-        closed = first_closing(leaving.promise, whole(one.row, leaving.columns), one.ts, world)
+        closed = first_closing(leaving.promise, value_of(leaving.promise, one.row, leaving.columns), one.ts, world)
     if closed is None:
         return None
     shifted = closed if leaving.slide is None else boundary(closed, leaving.slide, leaving.align)

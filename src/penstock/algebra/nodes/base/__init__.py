@@ -18,6 +18,7 @@ from penstock.algebra.nodes.base.algebra import (
     leaves,
     named,
     operators,
+    stored_sides,
 )
 from penstock.algebra.nodes.base.arrival_time import ArrivalTime, arrival_column
 from penstock.algebra.nodes.base.families import Compared, Emitted, RowWise, Unary
@@ -52,4 +53,5 @@ __all__ = [
     "leaves",
     "named",
     "operators",
+    "stored_sides",
 ]

@@ -9,6 +9,7 @@ operator family has its own file in this folder; each derives its properties fro
 - `pattern`: the update pattern [semantics 5];
 - `keys`: sets of column positions that are unique in R(τ) at every τ;
 - `boundedness`: what bounds the rows that are valid at one time;
+- `domains`: which values the columns can have;
 - changes over time: order of arrival, timestamps, instants, evaluations, ends;
 - columns: which are read of the inputs, and from which of these each follows;
 - `estimate_from`, `cost_from`: the expected rows, and the expected number of elements processed.
@@ -29,6 +30,7 @@ from typing import ClassVar, NamedTuple, Protocol
 from penstock.algebra.properties.boundedness import Boundedness, Grade, together
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
 from penstock.algebra.properties.computation import Computation
+from penstock.algebra.properties.domains import Domains, domain_of_type, number_of_values
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.promises import NO_PROMISES, Promises
 from penstock.algebra.properties.statistics import HORIZON, Statistics
@@ -64,6 +66,7 @@ _PROPERTIES = (
     "domain",
     "is_stream",
     "boundedness",
+    "domains",
     "source_names",
     "carries_ends",
     "arrives_in_order",
@@ -188,15 +191,34 @@ class Algebra(Node):
         """Return what bounds the relation. Of a stream: what bounds its elements if all of them were stored."""
         return together(child.boundedness for child in self.inputs)
 
+    @property
+    def stored(self) -> tuple[Boundedness, ...]:
+        """Return what bounds each relation that the operator stores, whatever plan carries it out; none for one that
+        stores none, or no more than its result needs."""
+        return ()
+
+    def ended(self, rate: Callable[[str], float]) -> tuple[Boundedness, ...]:
+        """Return what bounds each relation that it stores, where promises end rows, with how many rows are expected.
+
+        Args:
+            rate: returns the rows a second of a stream.
+        """
+        return ()
+
     def bounded_by_keys(self, columns: tuple[int, ...], below: Boundedness, plural: str) -> Boundedness:
         """Return the boundedness of one row, or a few, for every value of `columns`: that of the rows below, else the
         number of these values. plural: the noun of what is stored for each, such as `groups`."""
         if not columns:
             return Boundedness(Grade.FIXED, f"one {plural.removesuffix('s')}")
-        if below.grade <= Grade.KEYS:
+        if below.grade <= Grade.PROMISED:
             return below
         labels = column_labels(self.schema)
         names = ", ".join(labels[i] for i in columns)
+        number = number_of_values(self.domains, columns)
+        if number is not None:
+            return Boundedness(Grade.BOUNDED, f"at most {number:,} {plural} ({names})", length=None)
+        if below.grade is Grade.KEYS:
+            return below
         hint = f"{plural} never end over {below.by}; {below.hint}" if below.hint else ""
         return Boundedness(Grade.KEYS, f"the number of {plural} ({names})", hint, below.source, None)
 
@@ -209,6 +231,13 @@ class Algebra(Node):
     def carries_ends(self) -> bool:
         """Return whether elements carry their expiration; else negative tuples end them, or nothing does."""
         return any(child.carries_ends for child in self.inputs if not child.is_stream)
+
+    # Values
+
+    @property
+    def domains(self) -> Domains:
+        """Return by column which values it can have (`properties/domains.py`)."""
+        return tuple(domain_of_type(f.type) for f in self.schema)
 
     # The past
 
@@ -449,6 +478,11 @@ def column_labels(schema: Schema) -> tuple[str, ...]:
 def named(text: str, name: str) -> str:
     """Return an item of a list of columns: `text AS name`, or the text alone where it is the name already."""
     return text if text == name else f"{text} AS {name}"
+
+
+def stored_sides(sides: Iterable[Algebra]) -> tuple[Boundedness, ...]:
+    """Return what bounds the inputs of a join, which stores them all but for static ones."""
+    return tuple(side.boundedness for side in sides if not is_static(side))
 
 
 def has_lives(node: Algebra) -> bool:

@@ -29,6 +29,7 @@ from penstock.algebra.optimizer.rules.pull_negation_above_grouping import pull_n
 from penstock.algebra.optimizer.rules.pull_negation_above_join import pull_negation_above_join
 from penstock.algebra.optimizer.rules.pull_projection_above_frequency import pull_projection_above_frequency
 from penstock.algebra.optimizer.rules.push_negation_below_join import push_negation_below_join
+from penstock.algebra.optimizer.rules.push_selection_below_closed_rows import push_selection_below_closed_rows
 from penstock.algebra.optimizer.rules.push_selection_below_coalesce import push_selection_below_coalesce
 from penstock.algebra.optimizer.rules.push_selection_below_frequency import push_selection_below_frequency
 from penstock.algebra.optimizer.rules.push_selection_below_window import push_selection_below_window
@@ -111,6 +112,7 @@ RULES: tuple[Rule, ...] = (
     Rule("push_selection_below_frequency", push_selection_below_frequency),
     Rule("push_selection_through_projection", push_selection_through_projection),
     Rule("push_selection_through_union", push_selection_through_union),
+    Rule("push_selection_below_closed_rows", push_selection_below_closed_rows),
     Rule("push_selection_below_coalesce", push_selection_below_coalesce),
     Rule("push_selection_through_distinct", push_selection_through_distinct),
     Rule("push_selection_through_except_intersect", push_selection_through_except_intersect),

@@ -30,6 +30,7 @@ from penstock.algebra import (
     unjoined,
 )
 from penstock.algebra.nodes.frequency import in_sequence
+from penstock.algebra.nodes.scans import stream_scan
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.calls.functions import build_call
@@ -479,7 +480,7 @@ def as_stream(node: Algebra, span: TextSpan, context: Context) -> Algebra:
 
 def _scan(source: Source) -> Algebra:
     columns = tuple(range(len(source.columns)))
-    return StreamScan(source, columns) if source.is_stream else RelationScan(source, columns)
+    return stream_scan(source, columns) if source.is_stream else RelationScan(source, columns)
 
 
 def leaves(source: FromSource | None) -> list[NamedSource | DerivedSource]:

@@ -9,22 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from penstock.algebra import Algebra, OuterJoin, Project, Select, SemiJoin
 from penstock.algebra.nodes.base import common_domain
-from penstock.algebra.nodes.promised import JoinResult, PromisedJoin
+from penstock.algebra.nodes.promised import JoinResult
 from penstock.algebra.optimizer.rules.constraints.joins import leaving_of, promised_join
-from penstock.algebra.optimizer.rules.constraints.pairs import ComparedInputs
+from penstock.algebra.optimizer.rules.constraints.pairs import ComparedInputs, compared_columns, plain_column
 from penstock.expressions.calls.functions import build_call
 from penstock.expressions.calls.volatile import volatile
-from penstock.expressions.nodes import Call, Cast, Column, Expression, columns_of, conjunction, remap
+from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjunction, remap
 from penstock.language.binder.context import Context
 from penstock.language.binder.inputs.inputs import FromInput
 from penstock.language.binder.inputs.keyed import keyed_sides
-
-#: The digits of the largest integer, by bits.
-_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
 @dataclass(frozen=True)
@@ -65,29 +60,8 @@ def plain_pair(condition: Expression) -> tuple[int, int] | None:
     """Return the two columns that a condition compares by `=`, of one type or widened numbers; None for another."""
     if not isinstance(condition, Call) or condition.function != "EQ":
         return None
-    one, other = map(_plain, condition.arguments)
+    one, other = map(plain_column, condition.arguments)
     return None if one is None or other is None else (one, other)
-
-
-def _plain(expression: Expression) -> int | None:
-    if isinstance(expression, Cast) and isinstance(expression.argument, Column):
-        return expression.argument.index if _widens(expression.argument.type, expression.type) else None
-    return expression.index if isinstance(expression, Column) else None
-
-
-def _widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Return whether every number of one type is one of the other, and different ones stay different."""
-    if pa.types.is_integer(narrow):
-        if pa.types.is_integer(wide):
-            return bool(narrow.bit_width <= wide.bit_width)
-        if pa.types.is_floating(wide):
-            return bool(2 * narrow.bit_width <= wide.bit_width)
-        return bool(pa.types.is_decimal(wide) and wide.precision - wide.scale >= _DIGITS[narrow.bit_width])
-    if pa.types.is_decimal(narrow):
-        whole = narrow.precision - narrow.scale
-        fits = pa.types.is_decimal(wide) and wide.precision - wide.scale >= whole and wide.scale >= narrow.scale
-        return bool(fits)
-    return bool(pa.types.is_floating(narrow) and pa.types.is_floating(wide) and narrow.bit_width <= wide.bit_width)
 
 
 def joined_by_promises(
@@ -148,8 +122,8 @@ def _joined(
             implied.append(Column(schemas[1][b].type, width + b, schemas[1][b].name))
             mine.append(build_call("EQ", implied))
     keyed = keyed_sides(nodes[0], nodes[1], mine)
-    leaving = leaving_of(ComparedInputs(keyed.left, keyed.right, pairs))
-    node = PromisedJoin(keyed.left, keyed.right, keyed.equal, keyed.residual, JoinResult.INNER, leaving)
+    node = promised_join(keyed.left, keyed.right, keyed.equal, keyed.residual, JoinResult.INNER, pairs)
+    assert node is not None, "a rule holds of the two"
     kept = keyed.without_keys(node, [*range(keyed.width), *keyed.right_places])
     internal = one.member.internal or other.member.internal
     return PlacedInput(FromInput(kept, one.member.span, internal), both)
@@ -165,19 +139,6 @@ def outer_by_promises(joined: Algebra) -> Algebra:
     if not isinstance(joined, OuterJoin | SemiJoin) or (isinstance(joined, OuterJoin) and joined.single):
         return joined
     kind = JoinResult(joined.kind.value)
-    node = promised_join(joined.left, joined.right, joined.equal, joined.residual, kind, _compared(joined))
+    compared = compared_columns(joined.left, joined.right, joined.equal)
+    node = promised_join(joined.left, joined.right, joined.equal, joined.residual, kind, compared)
     return joined if node is None else node
-
-
-def _compared(joined: OuterJoin | SemiJoin) -> frozenset[tuple[int, int]]:
-    """Return the pairs of columns that a join compares; of one that is computed by widening, what is widened."""
-    return frozenset((_origin(joined.left, a), _origin(joined.right, b)) for a, b in joined.equal)
-
-
-def _origin(side: Algebra, column: int) -> int:
-    expression = side.expressions[column] if isinstance(side, Project) else None
-    if not isinstance(side, Project) or not isinstance(expression, Cast):
-        return column
-    plain = _plain(expression)
-    placed = [i for i, e in enumerate(side.expressions) if isinstance(e, Column) and e.index == plain]
-    return placed[0] if placed else column

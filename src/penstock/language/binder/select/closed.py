@@ -84,7 +84,8 @@ def _closing(member: FromInput, columns: frozenset[int], part: exp.Expr, context
         message = "CLOSED over rows that enter with no element of a stream"
         context.fail("P0373", message, span_of(part), "a stream, a selection or a join of these stand there")
     closing = (one for one in node.promises if closes_values(one) or isinstance(one.promise, Unique))
-    found = tuple(one for one in closing if set(one.columns) <= columns)
+    usable = (one.within(columns) for one in closing if one.slide is None)
+    found = tuple(one for one in usable if one is not None)
     if not found:
         _refuse(node, sorted(columns), part, context)
     return found

@@ -284,10 +284,9 @@ class QueryBinder:
         """
         span = _span_of_query(tree)
         found = answer_stream(replace(self, answered_once=True).bind(tree), span, self.context)
-        if awaits_closing(found):
-            hint = "a continuous query emits what is closed: CREATE QUERY name AS ..."
-            self.context.fail("P0901", "CLOSED(c, ..) in a one-time query is not supported yet", span, hint)
-        found = without_promises(found)
+        if not awaits_closing(found):
+            # State that ends is of no use where rows are read once.
+            found = without_promises(found)
         whole = unbounded(found) if found.is_stream else found
         refuse_misplaced(whole, span, self.context)
         self.context.guard(span, lambda: check_size(whole))

@@ -118,6 +118,9 @@ CREATED_ATTRIBUTES = OptionTable((*QUERY_ATTRIBUTES, *SHEDDING_ATTRIBUTES))
 SOURCE_ATTRIBUTES = OptionTable(
     (
         Option("idle_timeout", _LENGTH, "IDLE TIMEOUT"),
+        Option(
+            "observe_constraints", one_of("on", "off"), "whether it is measured how closely a stream keeps promises"
+        ),
         Option("on_error", one_of("dead letter", "fail", "skip"), "ON ERROR"),
         Option("rate_limit", _RATE, "rows per second that are accepted by a source FROM HTTP"),
         Option("retain", _LENGTH, "RETAIN, of a stream"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.promised_state import shown_within
 from penstock.algebra.properties.promises import (
     Clustered,
     ForeignKey,
@@ -23,9 +24,12 @@ from penstock.language.binder.statements.names import an, column_named, source_n
 from penstock.language.catalog import Catalog
 from penstock.language.clauses import PromiseClause, PromiseKind
 from penstock.language.queries import Count, Name
+from penstock.language.text import TextSpan
 from penstock.types import LONGEST_TICKS, UNKNOWN_TYPE, TimeDomain, type_name
 
 _MOST_ROWS = 2**60
+_NO_VERDICTS = "a promise that is CHECKED beside RETAIN is not supported yet"
+_NO_VERDICTS_HINT = "what is retained does not have which rows were rejected; leave one of them out"
 _ENDINGS = {
     PromiseKind.UNIQUE: "unique",
     PromiseKind.FOREIGN_KEY: "reference",
@@ -57,11 +61,20 @@ def bind_promises(clauses: Sequence[PromiseClause], source: Source, context: Con
     if failed:
         raise BindingFailed
     found = list(source.promises)
+    if source.retain is not None:
+        for clause in (clause for clause in clauses if clause.mode is PromiseMode.CHECKED):
+            context.fail("P0901", _NO_VERDICTS, clause.span, _NO_VERDICTS_HINT)
     for i, clause in enumerate(clauses):
         name = _free_name(clause, names) if clause.name is None else clause.name.text
         names.add(name.lower())
         found.append(replace(bound[i], name=name, mode=clause.mode or PromiseMode.ASSERTED))
     return tuple(found)
+
+
+def refuse_checked_and_retained(promises: Iterable[Promise], span: TextSpan, context: Context) -> None:
+    """Fail with P0901 where RETAIN is set of a stream with promises that are CHECKED."""
+    if any(promise.mode is PromiseMode.CHECKED for promise in promises):
+        context.fail("P0901", _NO_VERDICTS, span, _NO_VERDICTS_HINT)
 
 
 def _free_name(clause: PromiseClause, taken: set[str]) -> str:
@@ -195,9 +208,6 @@ def promise_line(source: Source, promise: Promise, catalog: Catalog) -> str:
     return f"ALTER STREAM {as_name(source.name)} {add} {text} {promise.mode.value}"
 
 
-def shown_within(within: Within, domain: TimeDomain | None) -> str:
-    """Return k as a statement has it."""
-    if within.ticks is None:
-        return f"{within.rows} ROWS"
-    assert domain is not None, "a stream has a time domain"
-    return domain.show_length(within.ticks) if within.ticks else f"0 {domain.unit.name}"
+def drop_line(source: Source, constraint: str) -> str:
+    """Return the statement that drops a promise of its stream."""
+    return f"ALTER STREAM {as_name(source.name)} DROP CONSTRAINT {as_name(constraint)}"

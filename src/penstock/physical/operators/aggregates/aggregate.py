@@ -131,8 +131,7 @@ class Aggregation(Operator):
 
     def _arrivals(self, arrived: Elements, heartbeat: int) -> list[GroupEvents]:
         arrived = with_blocks(self._plan, arrived)
-        keys = arrived.columns[: self._keys]
-        placed = self._groups.place(keys, len(arrived))
+        placed = self._placed(arrived)
         slots = placed.slots
         values = tuple(arrived.columns[self._plan.values_at :])
         lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values, short=True)
@@ -154,6 +153,10 @@ class Aggregation(Operator):
                 arrived.exp,
             )
         ]
+
+    def _placed(self, arrived: Elements) -> SlotAssignment:
+        """Return the slots of the groups of rows."""
+        return self._groups.place(arrived.columns[: self._keys], len(arrived))
 
     def _keep(self, arrived: Elements, placed: SlotAssignment, heartbeat: int) -> None:
         """Keep the rows that expire after `heartbeat`."""

@@ -80,7 +80,7 @@ class Join(Operator):
         """Return up to which instant elements have about `rows` pairs; None for all of them. Those of one instant are
         joined together."""
         left, right = (np.empty(0, np.int64) if one is None else one.ts for one in fresh)
-        standing: list[float] = [side.held.rows for side in self._sides]
+        standing = [side.held.rows * self._copies_of_row(port) for port, side in enumerate(self._sides)]
         both = 1.0
         if len(left) * (standing[1] + len(right)) + len(right) * standing[0] > rows and self._spec.left_key:
             # A sample shows how many of these are partners.
@@ -107,7 +107,11 @@ class Join(Operator):
             looked_at += len(sample)
             if found > rows or len(sample) < count:
                 break
-        return found / looked_at
+        return found / looked_at * self._copies_of_row(1 - port)
+
+    def _copies_of_row(self, port: int) -> float:
+        """Return about how many rows a stored element of a side stands for."""
+        return 1.0
 
     def _share_of_pairs(self, left: Elements | None, right: Elements | None) -> float:
         """Return about which part of all pairs of some elements of both sides have one key."""

@@ -9,6 +9,9 @@ from typing import ClassVar, Self, cast
 
 import pyarrow as pa
 
+from penstock.algebra.nodes.base import column_labels
+from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.errors import counted
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
 from penstock.physical.plan.aggregates import grouped_state
@@ -34,6 +37,7 @@ from penstock.physical.plan.state.state_parts import (
     all_rows,
     pending_ends,
     slots,
+    width,
 )
 from penstock.physical.plan.step_choices import SynopsisKinds
 from penstock.types import CALENDAR, TimeDomain
@@ -131,6 +135,60 @@ class ChosenJoinSpec(JoinSpec):
         own = join_state("", self.strict, self.listed).split(" / ")
         shown = (_INDEX_NAMES[kind] + rest for kind, rest in zip(self.chosen, own, strict=True))
         return {**super().describe(), "state": " / ".join(shown)}
+
+
+@dataclass(frozen=True)
+class DecidingExtreme:
+    """The column of a side of which only the least value of equal rows decides, or the greatest."""
+
+    column: int
+    greatest: bool
+
+
+@dataclass(frozen=True)
+class ValueJoinSpec(JoinSpec):
+    """A join of two relations that never lose a row, and of whose values the query leaves finitely many
+    `[golab 2.2.1]`: by value the number of rows is stored in place of rows.
+
+    Args:
+        once: duplicates do not count: at least one copy of every different pair is emitted, and by value it is stored
+            that there was a row.
+        extremes: by side; with `once` alone.
+        most: by side how many values there are.
+    """
+
+    once: bool = False
+    extremes: tuple[DecidingExtreme | None, DecidingExtreme | None] = (None, None)
+    most: tuple[int, int] = (0, 0)
+
+    @property
+    def title(self) -> str:
+        return "ValueJoin"
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return {}
+
+    def describe(self) -> Mapping[str, Parameter]:
+        shown = [self._stored(port) for port in range(len(SIDES))]
+        return {**super().describe(), "state": " / ".join(shown)}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        for port, (one, side) in enumerate(zip(inputs, SIDES, strict=True)):
+            rows = min(one.size, float(self.most[port]))
+            labels = column_labels(one.node.schema)
+            extreme = self.extremes[port]
+            names = [name for i, name in enumerate(labels) if extreme is None or i != extreme.column]
+            values = f"at most {counted(self.most[port], 'value')}" + (f" of {', '.join(names)}" if names else "")
+            bound = Boundedness(Grade.BOUNDED, values, length=None)
+            nbytes = rows * (width(one.types) + TIMES + SIGN + INDEX)
+            yield StatePart(f"{self._stored(port)} of the {side} side", rows, nbytes, bound)
+
+    def _stored(self, port: int) -> str:
+        extreme = self.extremes[port]
+        if extreme is None:
+            return "flags by value" if self.once else "counts by value"
+        return f"{'greatest' if extreme.greatest else 'least'} by value"
 
 
 @dataclass(frozen=True)

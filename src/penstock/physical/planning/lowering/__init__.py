@@ -2,6 +2,7 @@
 
 from penstock.physical.planning.lowering import (  # noqa: F401 - each registers its lowerings
     aggregates,
+    closing_groups,
     coalesce,
     frequency,
     frequent,
@@ -9,13 +10,14 @@ from penstock.physical.planning.lowering import (  # noqa: F401 - each registers
     multi_join,
     nonretroactive,
     preferences,
-    promises,
+    promised_joins,
     results,
     rowwindow,
     rowwise,
     semi_and_outer_joins,
     sets,
     shedding,
+    stream_scans,
     streams,
 )
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower

@@ -97,6 +97,7 @@ def _one_scan(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, Lowere
         isinstance(probing, StreamScan)
         and isinstance(grouped, StreamScan)
         and probing.source.name == grouped.source.name
+        and replace(probing, columns=()) == replace(grouped, columns=())
     ):
         return None
     if all(any(isinstance(step, Select) for step in chain) for chain in chains):
@@ -106,7 +107,7 @@ def _one_scan(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, Lowere
     keys = [_scanned(chain, column) for chain, column in zip(chains, (probe.key, probe.aggregate.group), strict=True)]
     if keys[0] is None or keys[0] != keys[1]:
         return None
-    both = StreamScan(probing.source, tuple(sorted({*probing.columns, *grouped.columns})))
+    both = replace(probing, columns=tuple(sorted({*probing.columns, *grouped.columns})))
     key = tuple(both.columns.index(c) for c in keys[0])
     name = f"sent by {key} {builder.known_as(both)}"
     if name not in builder.known:

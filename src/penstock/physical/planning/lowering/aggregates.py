@@ -37,6 +37,7 @@ from penstock.physical.planning.lowering.frequent import lower_in_blocks
 from penstock.physical.planning.lowering.logs import lower_logged
 from penstock.physical.planning.lowering.panes import paned_window
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
+from penstock.physical.planning.lowering.value_joins import lower_distinct_pairs
 from penstock.physical.planning.lowering.watched import outside_ranges, watched, watched_widths
 
 # --- Aggregates of sessions without their elements (`operators/temporal/grouped_sessions.py`).
@@ -137,7 +138,7 @@ def _is_numbers(plan: AggregateLayout) -> bool:
 
 @lower.register
 def _distinct(node: Distinct, builder: Builder) -> Lowered:
-    return distinct_rows(node, builder.lower(node.input), builder)
+    return distinct_rows(node, lower_distinct_pairs(node, builder) or builder.lower(node.input), builder)
 
 
 def distinct_rows(node: Distinct, child: Lowered, builder: Builder) -> Lowered:

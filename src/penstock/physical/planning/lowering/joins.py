@@ -26,6 +26,7 @@ from penstock.physical.planning.lowering.builder import Builder, Lowered, Partit
 from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells, one_row
 from penstock.physical.planning.lowering.retracting_joins import choice_of
 from penstock.physical.planning.lowering.stores import StoredSide, arriving, stored_side, window_store
+from penstock.physical.planning.lowering.value_joins import lower_value_join, value_join
 
 
 @lower.register
@@ -38,6 +39,8 @@ def _join(node: Join, builder: Builder) -> Lowered:
             return _lookup(node, builder, node.right, node.left)
     if (probe := probe_of(node, builder)) is not None:
         return lower_probe(node, probe, builder)
+    if (by_value := value_join(node, builder)) is not None:
+        return lower_value_join(node, by_value, builder)
     ranges = find_ranges(node.residual, width)
     if ranges is not None and in_cells(node, ranges, builder):
         return lower_in_cells(node, ranges, builder)
@@ -80,6 +83,8 @@ def stores_both_sides(node: Join, builder: Builder) -> bool:
     if not builder.inputs_static and (is_static(node.left) or is_static(node.right)):
         return False
     if probe_of(node, builder) is not None or (not node.equal and (one_row(node.left) or one_row(node.right))):
+        return False
+    if value_join(node, builder) is not None:
         return False
     return not _chosen_kinds(node, builder) and not any(_stored_sides(node, builder))
 

@@ -14,15 +14,21 @@ from penstock.algebra import (
     Project,
     RelationScan,
     Select,
-    StreamScan,
     TimeModelWindow,
     UnionAll,
     Window,
 )
 from penstock.algebra.analysis.column_origins import deciding
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import AcceptedScan, PunctuationScan, Source
 from penstock.expressions.nodes import Column
-from penstock.physical.plan.inputs import ConstantSpec, ScanSpec, UpdatesSpec, update_rule
+from penstock.physical.plan.inputs import (
+    AcceptedScanSpec,
+    ConstantSpec,
+    PunctuationScanSpec,
+    ScanSpec,
+    UpdatesSpec,
+    update_rule,
+)
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, TimeWindowSpec
@@ -30,9 +36,8 @@ from penstock.physical.planning.lowering.builder import Builder, Lowered, Partit
 from penstock.physical.planning.lowering.multi_join import projected_tree
 
 
-@lower.register(StreamScan)
 @lower.register(RelationScan)
-def _scan(node: Scan, builder: Builder) -> Lowered:
+def _scan(node: RelationScan, builder: Builder) -> Lowered:
     source = node.source
     if node.fingerprint in builder.applied:
         source = Source(node.fingerprint, False, node.schema, "")
@@ -46,6 +51,16 @@ def _scan(node: Scan, builder: Builder) -> Lowered:
     spec = UpdatesSpec(source.name, key, node.schema.names, node.schema.types, *update_rule(source))
     edge, stage, partitions = builder.keyed(scan, key)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _accepted_scan(node: AcceptedScan, builder: Builder) -> Lowered:
+    return Lowered(builder.add(AcceptedScanSpec(node.source, node.columns), (), 0, node), 0)
+
+
+@lower.register
+def _punctuation_scan(node: PunctuationScan, builder: Builder) -> Lowered:
+    return Lowered(builder.add(PunctuationScanSpec(node.source, ()), (), 0, node), 0)
 
 
 @lower.register

@@ -91,7 +91,8 @@ def window_store(side: StoredSide, edge: Edge, stage: int, node: Algebra, builde
 
 
 def window_of(node: Algebra) -> Window | None:
-    """Return the window in time without SLIDE over a declared stream of which `node` selects and projects rows."""
+    """Return the window in time without SLIDE over a declared stream of which `node` selects and projects rows. None
+    also where rows of the stream are checked."""
     window: Window | None = None
     while isinstance(node, Select | Project | Window):
         if isinstance(node, Window):
@@ -99,7 +100,7 @@ def window_of(node: Algebra) -> Window | None:
             if window is None:
                 return None
         node = node.input
-    return window if isinstance(node, StreamScan) else None
+    return window if isinstance(node, StreamScan) and not node.checks else None
 
 
 def without_window(node: Algebra) -> Algebra:

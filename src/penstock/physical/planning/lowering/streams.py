@@ -32,6 +32,7 @@ from penstock.physical.planning.lowering.aggregate_lookups import may_take_back
 from penstock.physical.planning.lowering.aggregates import can_tell_rows, lower_at_boundaries
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.retracting_joins import taken_back
+from penstock.physical.planning.lowering.value_joins import lower_distinct_pairs
 from penstock.tree import walk
 
 
@@ -68,7 +69,9 @@ def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: 
     """Return one step for all queries that need it."""
     name = f"{kind} of {relation.fingerprint}{builder.choices.variant(node)}"
     if name not in builder.known:
-        edge, stage, partitions = builder.equal_rows(builder.lower(relation.inputs[0]), len(relation.schema))
+        below = lower_distinct_pairs(relation, builder) if isinstance(relation, Distinct) else None
+        below = below or builder.lower(relation.inputs[0])
+        edge, stage, partitions = builder.equal_rows(below, len(relation.schema))
         step = builder.add(DistinctChangesSpec(kind, relation.schema.types), [edge], stage, node)
         builder.known[name] = Lowered(step, stage, partitions)
     return builder.known[name]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from penstock.algebra import Aggregate, Pattern
 from penstock.expressions.aggregates import count_rows
-from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
 from penstock.expressions.user import UserAggregateCall
 from penstock.physical.plan.plan import Edge
@@ -19,34 +19,54 @@ def has_user_aggregates(node: Aggregate) -> bool:
     return any(isinstance(call, UserAggregateCall) for call in node.aggregates)
 
 
-def lower_user_aggregates(node: Aggregate, builder: Builder) -> Lowered:
-    """Join the rows of the built-in aggregates (and COUNT(*), by which groups are identified) with the user's
-    arguments, by group."""
-    counted = count_rows()
+@dataclass(frozen=True)
+class UserParts:
+    """A grouping with user-defined aggregates in its two parts.
+
+    Args:
+        calls, names: of the built-in part, COUNT(*) among them, last, by which groups are identified.
+        columns: of the rows of the other part: those of the group, then the arguments.
+    """
+
+    calls: tuple[AggregateCall, ...]
+    names: tuple[str, ...]
+    user_calls: tuple[UserCallSpec, ...]
+    columns: tuple[Expression, ...]
+    order: tuple[tuple[bool, int], ...]
+
+
+def user_parts(node: Aggregate) -> UserParts:
     mine = [c for c in node.aggregates if isinstance(c, UserAggregateCall)]
     built_in = [
         (c, n) for c, n in zip(node.aggregates, node.names, strict=True) if not isinstance(c, UserAggregateCall)
     ]
-    calls = (*(c for c, _ in built_in), counted)
-    base = builder.lower(replace(node, aggregates=calls, names=(*(n for _, n in built_in), "rows")))
-
     arguments: list[Expression] = []
     specs = tuple(_call(c, arguments, node.input.pattern) for c in mine)
-    child = builder.lower(node.input)
     keys = tuple(Column(node.input.schema[i].type, i, node.input.schema[i].name) for i in node.group)
-    columns = (*keys, *arguments)
-    names = [to_sql(e, node.input.schema.names) for e in columns]
-    types = [e.type for e in columns]
-    values = builder.add(ProjectSpec(columns), [Edge(child.step)], child.stage, node.input, types, names)
+    calls, names = (*(c for c, _ in built_in), count_rows()), (*(n for _, n in built_in), "rows")
+    return UserParts(calls, names, specs, (*keys, *arguments), _order(node))
+
+
+def user_rows(node: Aggregate, parts: UserParts, child: Lowered, builder: Builder) -> Lowered:
+    """Return the rows of the user's part, of those of the input."""
+    names = [to_sql(e, node.input.schema.names) for e in parts.columns]
+    types = [e.type for e in parts.columns]
+    values = builder.add(ProjectSpec(parts.columns), [Edge(child.step)], child.stage, node.input, types, names)
     positions = {column: i for i, column in reversed(list(enumerate(node.group)))}
-    lowered = Lowered(values, child.stage, moved_partitions(child.partitions, positions))
+    return Lowered(values, child.stage, moved_partitions(child.partitions, positions))
+
+
+def lower_user_aggregates(node: Aggregate, builder: Builder) -> Lowered:
+    """Join the rows of the built-in aggregates with the user's arguments, by group."""
+    parts = user_parts(node)
+    base = builder.lower(replace(node, aggregates=parts.calls, names=parts.names))
+    lowered = user_rows(node, parts, builder.lower(node.input), builder)
     edge, stage, _ = builder.keyed(lowered, tuple(range(len(node.group))))
     assert stage == base.stage, "both parts of a group lie alike"
-
     spec = UserAggregateSpec(
         len(node.group),
-        specs,
-        _order(node),
+        parts.user_calls,
+        parts.order,
         node.schema.types,
         node.input.pattern <= Pattern.WEAKEST,
         node.input.pattern is Pattern.STRICT,

@@ -43,7 +43,7 @@ def state_of(plan: Plan, nodes: StepNodes, statistics: Statistics) -> tuple[Step
         inputs = tuple(computed[edge.step] for edge in step.inputs)
         output = _output(step, nodes[step.id], inputs, statistics)
         computed[step.id] = output
-        parts = [*step.spec.state(inputs, output)]
+        parts = [by_promises(part, nodes[step.id], statistics) for part in step.spec.state(inputs, output)]
         arrives = any(edge.step in fresh for edge in step.inputs)
         if step.stage == 0 or (arrives and step.spec.forwards_early):
             fresh.add(step.id)
@@ -53,6 +53,19 @@ def state_of(plan: Plan, nodes: StepNodes, statistics: Statistics) -> tuple[Step
         if parts:
             steps.append(StepState(step, tuple(parts)))
     return tuple(steps)
+
+
+def by_promises(part: StatePart, node: Algebra, statistics: Statistics) -> StatePart:
+    """Return state of a step that computes `node` with the bound by promises, where all rows of its stream that are
+    stored end by these."""
+    rates = {name: statistics.of(source).rate for name, source in declared_sources(node).items()}
+    ended = [bound for bound in node.ended(lambda name: rates.get(name, 1.0)) if bound.source == part.bound.source]
+    if part.bound.grade <= Grade.PROMISED or not ended or any(bound.grade > Grade.PROMISED for bound in ended):
+        return part
+    expected = [bound.rows for bound in ended if bound.rows is not None]
+    rows = min(part.rows, sum(expected)) if len(expected) == len(ended) else part.rows
+    nbytes = part.nbytes * rows / part.rows if part.rows else part.nbytes
+    return replace(part, rows=rows, nbytes=nbytes, bound=together(ended))
 
 
 def _output(step: Step, node: Algebra, inputs: tuple[StateInput, ...], statistics: Statistics) -> StateInput:
@@ -87,6 +100,7 @@ def _ahead(step: Step, inputs: Sequence[StateInput], plan: Plan) -> StatePart:
 _GRADES = {
     Grade.FIXED: "bounded",
     Grade.BOUNDED: "bounded",
+    Grade.PROMISED: "bounded by promises",
     Grade.KEYS: "bounded by values",
     Grade.UNBOUNDED: "unbounded",
 }

@@ -27,6 +27,8 @@ from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.storage.documents import Document
 
 S = TypeVar("S", bound=np.generic)
+#: Up to so many values those of ended groups stay.
+_FEWEST_VALUES = 64
 
 
 @loop
@@ -55,6 +57,21 @@ class ValueBag(KeyedTable):
     def __init__(self, groups: KeyedTable, type_: pa.DataType) -> None:
         super().__init__(4, 0, [type_])
         self._groups = groups
+        #: How many values were left when those of ended groups were dropped last.
+        self._left = 0
+
+    def forget(self) -> Int64s:
+        """Drop the values of groups that are dead, of which none has been removed, once there are as many values again
+        as were left before: a group costs as much to drop as it has values. Return the slots dropped."""
+        if self.rows <= 2 * self._left + _FEWEST_VALUES:
+            return np.empty(0, np.int64)
+        live = self.live()
+        groups = self._groups.find(*(self.integers[i, live].view(np.uint64) for i in (1, 2)))
+        gone: Int64s = live[(groups < 0) | (self._groups.integers[0, groups] == 0)]
+        self.integers[0, gone] = 0
+        self.touch(gone)
+        self._left = self.rows
+        return gone
 
     def pairs(self, slots: Int64s, column: pa.Array) -> Int64s:
         """Return the slot of each (group in `slots`, value in `column`); -1 where the value is NULL."""
@@ -139,6 +156,11 @@ class LinkedBag(ValueBag):
             return self.key_columns(slots)[0]
         return from_order_keys(self._nodes[slots + 1, trees.KEY], slots >= 0, self._types[0])
 
+    def forget(self) -> Int64s:
+        gone = super().forget()
+        self._stale |= bool(len(gone))
+        return gone
+
     def restore(self, manifest: Document, chunks: Chunks) -> None:
         super().restore(manifest, chunks)
         self._stale = True
@@ -164,9 +186,14 @@ class LinkedBag(ValueBag):
             self._stale = False
             live = self.live()
             first, second = (self.integers[i, live].view(np.uint64) for i in (1, 2))
-            groups = self._groups.slots(first, second)
+            groups = self._groups.find(first, second)
+            there = groups >= 0
+            if not there.all():
+                # Their groups ended with rows in them (`forget`).
+                self.integers[0, live[~there]] = 0
+                self.touch(live[~there])
             self._grow_roots()
-            self._plant(groups, live)
+            self._plant(groups[there], live[there])
 
     def _grow_roots(self) -> None:
         if len(self._roots) < self._groups.count:

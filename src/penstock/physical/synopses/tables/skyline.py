@@ -126,6 +126,15 @@ def _follow(
     return room, news
 
 
+@compiled(reads="groups", counted=False)
+def _forget(groups: Int64s, nodes: Int64s, tips: Int64s, free: Int64s, room: int) -> int:
+    """Remove all nodes of groups. Return the new number of free nodes."""
+    for i in range(groups.shape[0]):
+        while tips[groups[i], _HEAD]:
+            room = _drop(nodes, tips, groups[i], tips[groups[i], _HEAD], free, room)
+    return room
+
+
 @loop
 def _moved_together(nodes: Int64s, tips: Int64s, small: Int64s, numbers: Int64s) -> None:
     """Copy the nodes with a row to `small`, from place 1 on, and their new places to `numbers`; change `tips`."""
@@ -219,6 +228,12 @@ class Skyline(Synopsis):
         self._time = max(self._time, int(times.max()))
         return found, there
 
+    def forget(self, groups: Int64s) -> None:
+        """Drop the rows of groups that have ended with rows in them."""
+        if len(groups):
+            self._refresh()
+            self._room = int(_forget(groups, self._nodes, self._tips, self._free, self._room))
+
     def shrink(self) -> None:
         """Give up nodes that a round with many rows took, where few of these remain."""
         rows, size = self.rows, len(self._nodes)
@@ -265,7 +280,7 @@ class Skyline(Synopsis):
         self._stale = True
 
     def _refresh(self) -> None:
-        """After a restore, insert the logged rows again that have not expired and whose groups still exist."""
+        """After a restore, insert the logged rows again that have not expired and whose groups are live."""
         if self._stale:
             self._stale = False
             self._clear()
@@ -273,7 +288,7 @@ class Skyline(Synopsis):
             if parts:
                 first, second, end, key = (np.concatenate(columns) for columns in zip(*parts, strict=True))
                 slots = self._groups.find(first.view(np.uint64), second.view(np.uint64))
-                known = (slots >= 0) & (end > self._time)
+                known = (slots >= 0) & (end > self._time) & (self._groups.integers[0, slots] != 0)
                 self._feed(slots[known], end[known], key[known])
         if len(self._tips) < self._groups.count:
             grown = np.zeros((max(2 * len(self._tips), self._groups.count), 2), np.int64)

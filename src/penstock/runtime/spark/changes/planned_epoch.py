@@ -19,7 +19,7 @@ from penstock.connectors.sources.posted_files import UNTIL
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
-from penstock.physical.planning.plan_parts import retained_as_declared, with_standing
+from penstock.physical.planning.plan_parts import as_declared, with_standing
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
 from penstock.physical.planning.shared_parts import shared_plan
 from penstock.physical.planning.sharing import Merges
@@ -161,7 +161,7 @@ def _parts(
 def whole_plan(request: StartRequest, parts: Sequence[RecordedPart], merges: Merges) -> Plan:
     plan = shared_plan([part.part for part in parts], merges, request.cache.shared_parts)
     plan = with_standing(plan, request.standing)
-    return retained_as_declared(plan, request.declared)
+    return as_declared(plan, request.declared)
 
 
 def planned_epoch(

@@ -80,7 +80,9 @@ class ReceivedAnswers:
         earlier = offset.before or offset
         highs = {name: None if high is None else offset.high.get(name) for name, high in self._offset.high.items()}
         beats = {name: tick for name, tick in offset.beats.items() if name in self._offset.high}
-        return replace(self._offset, high=highs, beats=beats, reported=earlier.reported, wall=earlier.wall)
+        places = {name: place for name, place in offset.punctuations.items() if name in self._offset.high}
+        kept = replace(self._offset, punctuations=places)
+        return replace(kept, high=highs, beats=beats, reported=earlier.reported, wall=earlier.wall)
 
     def waiting(self, name: str) -> Withheld | None:
         """Return what the sink of `name` has not received yet although it is shown; None for nothing."""

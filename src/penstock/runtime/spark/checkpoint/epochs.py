@@ -40,7 +40,7 @@ from penstock.storage.seals import damaged, other_format
 
 #: The layout of these files, and of everything in a checkpoint but the state. A checkpoint with another number is
 #: refused.
-FORMAT = 12
+FORMAT = 13
 #: The mark of the last round that was planned.
 OFFSET = "offset"
 #: The fields of an epoch that have a record by name.

@@ -14,6 +14,7 @@
     compacted/          the first updates of posted relations, a folder each (`retention/compacted_updates.py`)
     retained/           the accepted elements of streams that RETAIN them, a folder each (`retention/retained_log.py`)
     pins/               what a reader of the past holds back from being removed
+    punctuations/       what streams keep of them, where they are many (`kept_punctuations.py`)
     seen/               per round and task of Spark what an ingest task saw; the next round starts from it
     emitted/            what relation queries have emitted into sinks that a run cannot read (`recorded_sink.py`)
     undelivered/        answers that a sink did not take, of queries that were left out (`undelivered.py`)
@@ -109,6 +110,7 @@ class Job:
         past: the number of the folder in which new queries of this epoch have read their past; 0 where none has.
         limits: how much of the answers of queries may be computed and not delivered.
         function_seconds: that a call of a user-defined function may take, None for any time.
+        punctuations: that a stream keeps at most.
     """
 
     plan: Plan
@@ -125,6 +127,7 @@ class Job:
     past: int = 0
     limits: ResultLimits = field(default_factory=ResultLimits)
     function_seconds: float | None = None
+    punctuations: int = 1_000_000
 
     @property
     def all_sources(self) -> dict[str, Source]:
@@ -148,6 +151,7 @@ class Seen:
         passed: rows that its reader skipped because no query reads them.
         jump: the most ticks by which one element advanced the largest timestamp.
         beat: the heartbeat that records have set, those before it too; None for none.
+        punctuations: those that have come and are kept, as text; of rows that Spark reads all that are kept.
     """
 
     high: int | None = None
@@ -159,6 +163,7 @@ class Seen:
     passed: int = 0
     jump: int = 0
     beat: int | None = None
+    punctuations: list[str] = field(default_factory=list)
 
     def add(self, other: Seen) -> None:
         self.high = max((high for high in (self.high, other.high) if high is not None), default=None)
@@ -169,6 +174,7 @@ class Seen:
         self.lag = max(self.lag, other.lag)
         self.jump = max(self.jump, other.jump)
         self.positions |= other.positions
+        self.punctuations += other.punctuations
         for reason, count in other.malformed.items():
             self.malformed[reason] = self.malformed.get(reason, 0) + count
 

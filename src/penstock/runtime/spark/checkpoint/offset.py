@@ -16,6 +16,7 @@ from penstock.physical.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import WallClock
 from penstock.runtime.spark.checkpoint.folder import Seen
+from penstock.runtime.spark.checkpoint.kept_punctuations import KeptPlace, places_after, places_of
 from penstock.storage.documents import (
     Document,
     Json,
@@ -54,13 +55,15 @@ class Offset:
         beats: by source, the heartbeat that records of it had set before the round.
         advanced: by source that is not posted to, the last heartbeat that was posted of it and that has been read, as
             `<number of the source>.<number of the post>`.
+        punctuations: by source, those that it kept before the round.
         ended: sources that have ended.
         limit: bytes that the round was planned to read at most, None before the first.
         read: bytes that it reads.
         logs: by log, where its reading stands.
         reported: by source, the heartbeat that it reported of its own time.
         wall: the wall clock of the round, where sources use it.
-        again: whether `high` and `beats` include the round, and the next round is due even if there is nothing to read.
+        again: whether `high`, `beats` and `punctuations` include the round, and the next round is due even if there is
+            nothing to read.
         before: the offset before the round, where the offset is that of a mark.
         tasks: number of files of the round, where the offset is that of a mark; else 0.
         decided: what the run decided by measuring, before the round.
@@ -83,6 +86,7 @@ class Offset:
     decided: Decisions = NO_DECISIONS
     beats: Mapping[str, int] = field(default_factory=dict)
     advanced: Mapping[str, str] = field(default_factory=dict)
+    punctuations: Mapping[str, KeptPlace] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Json]:
         """Return the offset as JSON, fields that hold nothing left out."""
@@ -99,6 +103,7 @@ class Offset:
             "decided": self.decided.as_json() if self.decided else None,
             "beats": dict(self.beats) or None,
             "advanced": dict(self.advanced) or None,
+            "punctuations": {name: place.as_json() for name, place in self.punctuations.items()} or None,
         }
         needed: dict[str, Json] = {
             "round": self.round,
@@ -118,6 +123,7 @@ class Offset:
             "told": {},
             "beats": {},
             "advanced": {},
+            "punctuations": {},
             "again": False,
             "tasks": 0,
             "epoch": 0,
@@ -140,6 +146,7 @@ class Offset:
             Decisions.from_json(nested(fields, "decided")) if "decided" in fields else NO_DECISIONS,
             _integers_by_source(fields, "beats"),
             {source: as_text(place, "advanced") for source, place in nested(fields, "advanced").items()},
+            places_of(nested(fields, "punctuations")),
         )
 
     def splits_done(self, source: str) -> int:
@@ -165,7 +172,9 @@ class Offset:
                 high[name] = source_seen.high if before is None else max(source_seen.high, before)
             if name in high and source_seen.beat is not None:
                 beats[name] = max(source_seen.beat, beats.get(name, NOTHING))
-        return replace(self, high=high, beats=beats, again=True)
+        added = {name: source_seen.punctuations for name, source_seen in seen.items() if name in high}
+        kept = places_after(self.punctuations, added)
+        return replace(self, high=high, beats=beats, punctuations=kept, again=True)
 
     def planned(self) -> Offset:
         """Return the offset as the planner made it, without what a mark adds."""
@@ -187,6 +196,7 @@ class Offset:
             reported={name: tick for name, tick in self.reported.items() if name in kept},
             beats={name: tick for name, tick in self.beats.items() if name in kept},
             advanced={name: place for name, place in self.advanced.items() if name in kept},
+            punctuations={name: place for name, place in self.punctuations.items() if name in kept},
             wall=wall,
         )
 

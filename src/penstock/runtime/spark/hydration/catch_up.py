@@ -22,6 +22,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from penstock.algebra.nodes.promised import closed_by_punctuations
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
@@ -517,6 +518,9 @@ def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound
     skipped = {name: None if bound is None else bound.skipped for name, bound in bounds.items()}
     found = {n: known.start(source, skipped[n], plan.needed_columns(n)) for n, source in plan.sources.items()}
     missing = {name: plan.sources[name] for name, start in found.items() if start is None}
+    # When what has been closed was closed is not known any more.
+    closed = {name for query in plan.queries.values() for name in closed_by_punctuations(query.root)}
+    missing |= {name: plan.sources[name] for name in sorted(closed & known.offset.punctuations.keys())}
     if missing:
         raise not_kept(starts, plan, missing)
     return {name: start for name, start in found.items() if start is not None}

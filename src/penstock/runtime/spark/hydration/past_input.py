@@ -163,6 +163,11 @@ class KnownPast:
             columns: positions of the declared columns that are read.
         """
         name = source.name
+        high = self.offset.high.get(name)
+        matters = bound is None or not source.is_stream or (high is not None and high > bound)
+        if source.is_checked:
+            # Which of its rows were rejected is not kept.
+            return PastStart(high=high, gone=True) if high is None or not matters else None
         log = RetainedLog(self._folder, source_file(name, self.births), source.timestamp)
         if set(columns) <= set(retained_columns(source)) and log.has(bound):
             return PastStart(retained=log)
@@ -170,8 +175,6 @@ class KnownPast:
             return self._start_compacted(source, bound)
         tasks = self.tasks(name)
         is_log = isinstance(open_source(source), LogConnector)
-        high = self.offset.high.get(name)
-        matters = bound is None or not source.is_stream or (high is not None and high > bound)
         if not is_log and not is_rereadable(source):
             return PastStart(high=high, gone=True) if high is None or not matters else None
         if not matters and high is not None:
@@ -180,6 +183,8 @@ class KnownPast:
             older = [i for i, task in enumerate(tasks) if task.high is not None and task.high <= bound]
             if older:
                 return PastStart(task=older[-1], high=tasks[older[-1]].high)
+        if not self._is_unread(name) and (source.punctuated is not None or name in self.offset.punctuations):
+            return None  # which elements had been punctuated is not known any more
         splits = () if is_log else self._splits_before(name, tasks)
         whole = tasks[0].high is None if tasks else self._is_unread(name)
         if whole and not splits:
@@ -247,7 +252,7 @@ class KnownPast:
         splits = self.splits(source)
         # Heartbeats that were posted beside the rows are no splits of the source.
         beside = source in self.offset.advanced
-        recorded = sum(not beside or split.heartbeat is None for task in tasks for split in task.splits)
+        recorded = sum(not beside or split.record is None for task in tasks for split in task.splits)
         return tuple(splits[: max(0, self.offset.splits_done(source) - recorded)])
 
 
@@ -259,7 +264,8 @@ def past_of_run(folder: Folder, epoch: Epoch) -> KnownPast:
 def delivered_part(folder: Folder, offset: Offset) -> Offset:
     """Return `offset` without its round if that is outstanding, with the largest timestamps up to there."""
     if offset.before is not None and offset.round > folder.delivered().round:
-        return replace(offset.before, high=offset.high, beats=offset.beats, again=True)
+        known = replace(offset.before, punctuations=offset.punctuations)
+        return replace(known, high=offset.high, beats=offset.beats, again=True)
     return offset if offset.again else offset.after(folder.seen_in(round_name(offset.round)))
 
 

@@ -29,6 +29,7 @@ from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, chunks_of, round_name
+from penstock.runtime.spark.checkpoint.kept_punctuations import KeptPlace, forget_files, with_files
 from penstock.runtime.spark.checkpoint.offset import LogOffset, Offset
 from penstock.runtime.spark.checkpoint.rate_control import RateControl
 from penstock.runtime.spark.input.known_splits import KnownSplits
@@ -71,7 +72,8 @@ class SourceState:
     def in_parallel(self, splits: Sequence[Split], high: int | None) -> bool:
         """Return whether tasks can read `splits` in parallel, since the largest timestamp before each is known: all
         splits of the source have statistics. high: the largest timestamp before them."""
-        known = self.all_have_statistics and not self.source.loses_rows
+        known = self.all_have_statistics and not self.source.loses_rows and self.source.punctuated is None
+        known = known and all(split.record is None for split in splits)
         return known and _in_range(splits) and _keep_up(splits, high, self.source.ahead)
 
     @property
@@ -129,6 +131,7 @@ class ReadTask:
         recorded: that from records alone.
         beats: heartbeats of every source from the clock or its own report.
         decided: what was decided before the round, as JSON; in its first task.
+        punctuations: of the source, those that it kept before the round.
     """
 
     round: str
@@ -142,13 +145,16 @@ class ReadTask:
     recorded: int | None = None
     beats: tuple[tuple[str, int], ...] = ()
     decided: Document = field(default_factory=dict)
+    punctuations: KeptPlace = field(default_factory=KeptPlace)
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> ReadTask:
         """Return the task whose fields are those of a JSON object."""
         splits = tuple(Split(**split) for split in fields["splits"])
         beats = tuple((name, beat) for name, beat in fields["beats"])
-        return ReadTask(**{**fields, "splits": splits, "ended": tuple(fields["ended"]), "beats": beats})
+        kept = KeptPlace.from_json(fields["punctuations"])
+        changed = {"splits": splits, "ended": tuple(fields["ended"]), "beats": beats, "punctuations": kept}
+        return ReadTask(**{**fields, **changed})
 
 
 class InputPlanner:
@@ -309,6 +315,7 @@ class InputPlanner:
             decided=decided,
             beats=beats,
             advanced=advanced,
+            punctuations=self._kept(after, start.round + 1),
         )
 
     def _reported(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
@@ -407,15 +414,19 @@ class InputPlanner:
                 # A heartbeat reported before applies to the rows of this round; one reported now follows them.
                 known = (wall.beats.get(name), before.get(name), end.beats.get(name))
                 beat = max((b for b in known if b is not None), default=None)
-                tasks.append(
-                    ReadTask(number, len(tasks), name, tuple(task_splits), high, (), now, beat, end.beats.get(name))
-                )
+                task = ReadTask(number, len(tasks), name, tuple(task_splits), high, (), now, beat, end.beats.get(name))
+                tasks.append(replace(task, punctuations=end.punctuations.get(name, KeptPlace())))
                 highs = [s.high for s in task_splits if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
         if not tasks:
             return [ReadTask(number, 0, None, ended=end.ended, beats=beats, decided=decided)]
         # The first task carries the messages to all shards; a separate task would wait for a free core.
         return [replace(tasks[0], ended=end.ended, beats=beats, decided=decided), *tasks[1:]]
+
+    def _kept(self, after: Offset, round_: int) -> dict[str, KeptPlace]:
+        """Return the punctuations of the sources, many of them in files. round_: that is planned."""
+        places = after.punctuations.items()
+        return {name: with_files(self._folder, self._file(name), place, round_) for name, place in places}
 
     @property
     def wait(self) -> float:
@@ -521,12 +532,21 @@ class InputPlanner:
         while len(self._delivered_offsets) > _KEPT:
             oldest = self._delivered_offsets.popleft()
             self._heartbeats.forget(oldest.advanced)
+            self._forget_punctuations(oldest)
             for name, state in self._sources.items():
                 done = oldest.splits_done(name)
                 first = self._forgotten_splits.get(name, 0)
                 self._forgotten_splits[name] = done
                 if state.source.is_stream or not state.connector.keeps_relations:
                     state.forget(first, done)
+
+    def _forget_punctuations(self, oldest: Offset) -> None:
+        """Remove files of punctuations that no later offset names."""
+        for name, place in oldest.punctuations.items():
+            later = [one.punctuations[name] for one in self._delivered_offsets if name in one.punctuations]
+            used = {file for place in later for file in place.files}
+            if name in self._sources and set(place.files) - used:
+                forget_files(self._folder, self._file(name), used, self._delivered_offsets[0].round)
 
     def release(self, file: str, splits: int, most: int) -> int:
         """Forget the first splits of a relation that keeps its updates, as far as they are consumed by rounds long

@@ -257,7 +257,8 @@ class RoundLog:
         after = self._offset
         if after.round <= self._delivered_round:
             after = after.after(self._folder.seen_in(round_name(after.round)))
-        return replace(offset, high=dict(after.high), beats=dict(after.beats), again=True)
+        known = replace(offset, punctuations=dict(after.punctuations))
+        return replace(known, high=dict(after.high), beats=dict(after.beats), again=True)
 
     def delivered_state(self, begin: Callable[[Offset, int], T], shown: int = -1) -> T:
         """Return what `begin` returns of the offset at which the round delivered last ended, its largest timestamps
@@ -274,6 +275,12 @@ class RoundLog:
             offset = self._before_outstanding() if self.outstanding else self._offset
             delivered = self._with_progress(offset.planned())
             return begin(delivered, self._folder.delivered().batch)
+
+    def punctuations(self) -> dict[str, int]:
+        """Return by source how many punctuations it keeps, about; where it keeps some."""
+        with self._state_changed:
+            places = self._with_progress(self._offset).punctuations
+        return {name: place.count for name, place in places.items()}
 
     def splits(self, file: str) -> KnownSplits | None:
         """Return the splits that have been found of a source, by the name of their file (`source_file`); None where the

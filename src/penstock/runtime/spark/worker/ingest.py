@@ -13,6 +13,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import OnError, Source
+from penstock.algebra.properties.heartbeats import StreamRecord
+from penstock.algebra.properties.punctuations import Punctuation
 from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
 from penstock.connectors.sources import is_rereadable, open_source, read_split
@@ -21,14 +23,23 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter
 from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.execution.flow_counts import TappedPort, tapped_ports
-from penstock.physical.execution.ingest import TOO_FAR_AHEAD, StampedRows, after_heartbeat, read_columns, stamp
+from penstock.physical.execution.ingest import (
+    StampedRows,
+    after_record,
+    read_columns,
+    shown_record,
+    spoken_after,
+    stamp,
+)
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.step_failures import StepFailures
+from penstock.physical.synopses.promises.punctuations import Punctuations
 from penstock.runtime.monitoring.reports import IngestReport
 from penstock.runtime.monitoring.stopwatch import Stopwatch
 from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
+from penstock.runtime.spark.checkpoint.kept_punctuations import kept_punctuations
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.retention.retained_log import RetainedLog, retained_columns
 from penstock.runtime.spark.retention.retained_writer import RetainedWriter
@@ -55,6 +66,8 @@ class Ingest:
         task: the number of the task in its round.
         now: the stamp of SYSTEM TIME.
         retained: receives the elements that the stream retains; None where it retains none.
+        kept: the punctuations of the source before it.
+        named: positions of the columns that punctuations of the task name, beside records.
     """
 
     def __init__(
@@ -68,19 +81,22 @@ class Ingest:
         beat: int | None = None,
         recorded: int | None = None,
         retained: RetainedWriter | None = None,
+        kept: Punctuations | None = None,
+        named: Collection[int] = (),
     ) -> None:
         self._job = job
         self.in_files = job.state_store == "files"
         self._source = source
         self._now = now
         self._failures = StepFailures(*job.limits.between_operators(job.shards)) if job.isolated else None
-        self._executor = IngestExecutor(job.plan, source.name, tables, failures=self._failures)
+        self._executor = IngestExecutor(job.plan, source.name, tables, failures=self._failures, observes=True)
         self._retained = retained
         retained_positions = () if retained is None else retained.columns
         self._stamped_columns = tuple(sorted({*self._executor.columns, *retained_positions}))
-        self.columns = read_columns(source, self._stamped_columns)
-        known = (NOTHING if tick is None else tick for tick in (beat, recorded))
-        self.progress = SourceProgress(None, high, False, *known)
+        kept = kept or Punctuations(job.punctuations)
+        self.columns = read_columns(source, self._stamped_columns, {*named, *kept.columns})
+        beats = [NOTHING if tick is None else tick for tick in (beat, recorded)]
+        self.progress = SourceProgress(None, high, False, beats[0], beats[1], kept)
         self._seen = Seen(high)
         self.letters: list[DeadLetter] = []
         self.watch = Stopwatch()
@@ -103,8 +119,8 @@ class Ingest:
             self._take(parsed, origin)
 
     def _take(self, parsed: ParsedRecords, origin: str) -> None:
-        if parsed.heartbeat is not None:
-            self._advance(parsed.heartbeat, origin)
+        if parsed.record is not None:
+            self._take_record(parsed.record, origin)
             return
         if parsed.skipped is not None:
             with self.watch.phase("read"):
@@ -127,24 +143,37 @@ class Ingest:
             return
         stamped = stamp(self._source, parsed.batch, self.columns, self._stamped_columns, self.progress, self._now)
         self._seen.jump = max(self._seen.jump, stamped.jump)
+        self._note_kept(stamped.punctuations)
         self.progress = self.progress.merge(stamped.progress)
         self._seen.high = self.progress.high
         self._record_rejections(stamped, parsed, origin)
         if self._retained is not None:
-            self._retained.add(self._with_columns(stamped.elements, self._retained.columns))
+            self._retained.add(self._with_columns(stamped.elements.valid(), self._retained.columns))
         with limited_user_code(self._job):
             result = self._executor.run(self._with_columns(stamped.elements, self._executor.columns))
         with self.watch.phase("exchange"):
             self._router.post(result, self._task)
+        self._speak(stamped.spoken)
 
-    def _advance(self, tick: int, origin: str) -> None:
-        """Take a heartbeat that is no row."""
-        after = after_heartbeat(self._source, tick, self.progress)
-        if after is None:
-            record = f"ADVANCE TO {tick if self._source.domain is None else self._source.domain.show(tick)}"
-            self._reject(DeadLetter(origin, None, record, TOO_FAR_AHEAD), Rejected(origin, None, record, TOO_FAR_AHEAD))
-        else:
-            self.progress = after
+    def _speak(self, spoken: Elements | None) -> None:
+        """Send punctuations to the operators that follow them."""
+        if spoken is not None:
+            self._router.post(self._executor.run(None, spoken), self._task)
+
+    def _take_record(self, record: StreamRecord, origin: str) -> None:
+        """Take a heartbeat or a punctuation that is no row."""
+        after = after_record(self._source, record, self.progress)
+        if isinstance(after, str):
+            shown = shown_record(self._source, record)
+            self._reject(DeadLetter(origin, None, shown, after), Rejected(origin, None, shown, after))
+            return
+        if isinstance(record, Punctuation) and after.punctuations is not self.progress.punctuations:
+            self._note_kept([record])
+        self._speak(spoken_after(record, self.progress))
+        self.progress = after
+
+    def _note_kept(self, news: Iterable[Punctuation]) -> None:
+        self._seen.punctuations += [single.as_text() for one in news for single in one.single()]
 
     def _with_columns(self, elements: Elements, columns: tuple[int, ...]) -> Elements:
         """Return stamped elements with the declared columns at `columns`."""
@@ -170,7 +199,8 @@ class Ingest:
 
     def _report(self) -> IngestReport:
         executor = self._executor
-        return IngestReport(self._task, self.watch.seconds, executor.counts, executor.added_figures())
+        figures, seen = executor.added_figures(), executor.observed()
+        return IngestReport(self._task, self.watch.seconds, executor.counts, figures, seen)
 
     def _record_rejections(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:
         batch = parsed.batch
@@ -237,11 +267,18 @@ def _processed(
     """
     assert task.source is not None, "a task that only reports progress reads nothing"
     source = job.plan.sources[task.source]
-    # All elements are retained, whatever the queries read.
-    predicate = job.plan.source_predicates.get(source.name) if source.retain is None else None
+    # Whatever the queries read, all elements are retained, and all are counted to measure promises; a punctuation is
+    # read, and so is what contradicts it.
+    whole = source.retain is not None or bool(source.observed) or source.punctuated is not None
+    predicate = None if whole else job.plan.source_predicates.get(source.name)
     connector = open_source(source, predicate)
     with _retained_writer(folder, job, source) or nullcontext() as retained:
-        ingest = Ingest(job, tables, source, task.high, task.task, task.now, task.beat, task.recorded, retained)
+        file = source_file(source.name, job.intake.births)
+        kept = kept_punctuations(folder, file, task.punctuations, job.punctuations)
+        records = [split.record for split in task.splits]
+        named = {c for one in records if isinstance(one, Punctuation) for c in one.columns}
+        known = task.high, task.task, task.now, task.beat, task.recorded
+        ingest = Ingest(job, tables, source, *known, retained, kept, named)
         ingest.tap(published_taps(folder.root))
         for split in task.splits:
             for parsed in ingest.watch.through("read", read_split(connector, split, ingest.columns)):
@@ -302,12 +339,14 @@ def run_batches(
     """Yield the packets for rows that Spark reads: the micro-batch `batch` of a DataFrame source."""
     earlier = [r for r in folder.rounds() if r.startswith("b") and r < f"b{batch:09d}"]
     high = beat = None
+    kept = Punctuations(job.punctuations)
     for name in reversed(earlier):
         seen = folder.read_seen(name).get(source.name)
         if seen is not None:
             high, beat = seen.high, seen.beat
+            kept = kept.added(map(Punctuation.from_text, seen.punctuations))
             break
-    ingest = Ingest(job, tables, source, high, 0, beat=beat, recorded=beat)
+    ingest = Ingest(job, tables, source, high, 0, beat=beat, recorded=beat, kept=kept)
     for record_batch in batches:
         columns = [record_batch.column(source.columns[c].name) for c in ingest.columns]
         typed_columns = [_as_declared(a, source.columns[c].type) for a, c in zip(columns, ingest.columns, strict=True)]
@@ -322,7 +361,9 @@ def run_batches(
 def finish(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:
     """Write what an ingest of DataFrame rows observed. There may be no delivery mark that holds it too."""
     _write_letters(folder, ingest, source, round_, task)
-    folder.write_seen(round_, task, [(source, ingest.seen)])
+    # The next one knows no other.
+    kept = [one.as_text() for one in ingest.progress.punctuations or ()]
+    folder.write_seen(round_, task, [(source, replace(ingest.seen, punctuations=kept))])
 
 
 def _write_letters(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.promised import ClosingGroups, closes_values
-from penstock.algebra.properties.promises import NO_PROMISES, Promises
+from penstock.algebra.properties.promises import NO_PROMISES, Clustered, Promises
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -46,7 +46,15 @@ def final_groups(node: Algebra, columns: frozenset[int]) -> ClosingGroups | None
 
 
 def closing_of(below: Algebra, columns: frozenset[int]) -> Promises:
-    """Return the promises of a monotonic input that close values of some of the `columns`; none of another input."""
+    """Return the promises of a monotonic input that close values of some of the `columns`; none of another input, and
+    none of rows that wait for a boundary. Of several CLUSTERED BY that have no column in common the first declared is
+    used."""
     if below.pattern is not Pattern.MONOTONIC or not below.enters_with_elements:
         return NO_PROMISES
-    return tuple(one for one in below.promises if closes_values(one) and set(one.columns) <= columns)
+    usable = (one.within(columns) for one in below.promises if closes_values(one) and one.slide is None)
+    closing = tuple(one for one in usable if one is not None)
+    clustered = [one for one in closing if isinstance(one.promise, Clustered)]
+    if not clustered or frozenset.intersection(*(frozenset(one.columns) for one in clustered)):
+        return closing
+    # All rows of one value are in one shard: by no column for all of them.
+    return tuple(one for one in closing if one is clustered[0] or one not in clustered)

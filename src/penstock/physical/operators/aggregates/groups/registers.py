@@ -60,6 +60,14 @@ class RegisterMaxima:
             self._skyline.shrink()
         self._places.shrink()
 
+    def forget(self) -> None:
+        """Drop the registers of groups that have ended with rows in them."""
+        places = self._places.forget()
+        if self._skyline is not None:
+            self._skyline.forget(places)
+        elif self._ranks is not None:
+            self._ranks.forget()
+
     def changes(self, events: GroupEvents) -> GroupEvents:
         """Apply the cells of `events`; return events that change the lanes of the groups accordingly."""
         cells = events.of_events(events.values[self.column])

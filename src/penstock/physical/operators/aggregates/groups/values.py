@@ -100,6 +100,15 @@ class GroupValues:
         for extreme in self._extremes:
             extreme.skyline.shrink()
 
+    def forget(self, groups: Int64s) -> None:
+        """Drop the values of groups that have ended with rows in them, and whose slots are dead."""
+        for extreme in self._extremes:
+            extreme.skyline.forget(groups)
+        for registers in self._registers:
+            registers.forget()
+        for table in self._tables.values():
+            table.forget()
+
     def with_registers(self, events: GroupEvents) -> GroupEvents:
         """Apply the cells of registers; return `events`, and those that change the lanes which follow from them."""
         changes = [r.changes(events) for r in self._registers]

@@ -30,7 +30,7 @@ from penstock.errors import PenstockError
 from penstock.expressions.user_calls import expire, final, final_values, merge, start, update
 from penstock.physical.elements import Elements, Int64s, concat_arrays, decode, encode, int64s, unnamed
 from penstock.physical.kernels.compiled import group_codes, sum_by_code
-from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.value_codec import pack, unpack
 from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
@@ -185,10 +185,14 @@ class UserAggregation(Operator):
 
     # -- changes -----------------------------------------------------------------------------------------------
 
+    def _fingerprints(self, rows: Elements) -> tuple[UInt64s, UInt64s]:
+        """Return by which the groups of rows are known."""
+        return fingerprints(rows.columns[: self._spec.keys], len(rows))
+
     def _base_changes(self, arrived: Elements | None, changes: dict[Key, dict[int, Change]]) -> None:
         if arrived is None:
             return
-        first, second = fingerprints(arrived.columns[: self._spec.keys], len(arrived))
+        first, second = self._fingerprints(arrived)
         whole = unnamed(arrived.columns)
         keys = zip(first.view(np.int64).tolist(), second.view(np.int64).tolist(), strict=True)
         base_rows = zip(keys, arrived.ts.tolist(), arrived.signs.tolist(), strict=True)
@@ -206,7 +210,7 @@ class UserAggregation(Operator):
             due, first, second, sign, *values = batch.columns
             parts.append([first, second, due, pa.array(-int64s(sign)), due, *values])
         if arrived is not None:
-            first, second = (pa.array(f.view(np.int64)) for f in fingerprints(arrived.columns[:width], len(arrived)))
+            first, second = (pa.array(f.view(np.int64)) for f in self._fingerprints(arrived))
             values = arrived.columns[width:]
             ts, exp, sign = (pa.array(a) for a in (arrived.ts, arrived.exp, arrived.signs))
             parts.append([first, second, ts, sign, exp, *values])

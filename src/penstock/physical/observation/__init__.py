@@ -1,0 +1,1 @@
+"""What is seen of streams beside the answers of queries."""

@@ -1,0 +1,1 @@
+"""Operators that check what a stream promises."""

@@ -1,0 +1,298 @@
+"""Joins whose rows leave by promises: inner, outer and semi-joins, and marks (docs/promises.md).
+
+Of a round, all look-ups see what stands at their own instants: a pair is made at the later of the instants at which its
+rows enter, if neither has left before, nor its window ended. Closings take effect after their instants. A row that left
+answers no look-up; what it gave stays until its own end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.nodes.promised import JoinResult
+from penstock.expressions.evaluation.evaluate import mask
+from penstock.physical.elements import Bools, Elements, Int64s
+from penstock.physical.kernels.compiled import argsort_time, group_codes
+from penstock.physical.kernels.compiling import compiled
+from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
+from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.joins.growth import account
+from penstock.physical.operators.promises.follower import ClosingFollower
+from penstock.physical.operators.promises.held_side import (
+    ENTERED,
+    MET,
+    START,
+    STATE,
+    STOP,
+    UNTIL,
+    HeldSide,
+    RowsOfSide,
+    keyed_rows,
+)
+from penstock.physical.operators.promises.references import CountedStreams
+from penstock.physical.plan.joins.promised import PromisedJoinSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.promises.held_rows import HashChains
+from penstock.types import END
+
+#: Look-ups of about this many rows are made at once.
+_AT_ONCE = 1 << 15
+
+
+@dataclass
+class _Pairs:
+    """Rows of both sides with one key, at the instants at which they meet. rows: by side, numbers in `held`."""
+
+    held: tuple[RowsOfSide, RowsOfSide]
+    rows: tuple[Int64s, Int64s]
+    instants: Int64s
+
+    def __len__(self) -> int:
+        return len(self.instants)
+
+    def filter(self, keep: Bools) -> _Pairs:
+        if keep.all():
+            return self
+        return _Pairs(self.held, (self.rows[0][keep], self.rows[1][keep]), self.instants[keep])
+
+    def lane(self, side: int, lane: int) -> Int64s:
+        return self.held[side].lane(lane, self.rows[side])
+
+
+@compiled(reads="order left right instants")
+def _meet_once(
+    order: Int64s,
+    left: Int64s,
+    right: Int64s,
+    instants: Int64s,
+    left_until: Int64s,
+    right_until: Int64s,
+    left_once: bool,
+    right_once: bool,
+    made: Bools,
+) -> None:
+    """Find which pairs are made, in the order of time. A row that leaves after its first pair answers until then."""
+    for i in range(order.shape[0]):
+        pair = order[i]
+        t = instants[pair]
+        a, b = left[pair], right[pair]
+        made[pair] = t <= left_until[a] and t <= right_until[b]
+        if made[pair]:
+            if left_once:
+                left_until[a] = t
+            if right_once:
+                right_until[b] = t
+
+
+class PromisedJoin(Operator):
+    """State: the rows of both sides that are held; the promises that it follows."""
+
+    def __init__(self, spec: PromisedJoinSpec) -> None:
+        self._spec = spec
+        self._follower = ClosingFollower(spec.closings)
+        followed = dict(zip(spec.closings, self._follower.promises, strict=True))
+        references = [one.closing for side in spec.sides for one in side.leaving if one.is_reference]
+        self._counted = CountedStreams(references)
+        left, right = (
+            HeldSide(side, followed, self._counted, number in spec.preserved) for number, side in enumerate(spec.sides)
+        )
+        self._sides = left, right
+        self._thin = {port for one in spec.closings for base in one.bases for port in (base.values, base.counts)}
+        #: By side, the slots of rows that found their first partner in this round.
+        self._met: tuple[list[Int64s], list[Int64s]] = ([], [])
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        found = {
+            f"{name}_{part}": synopsis
+            for name, side in zip(("left", "right"), self._sides, strict=True)
+            for part, synopsis in side.synopses().items()
+        }
+        return {**found, **self._follower.synopses(), **self._counted.synopses()}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        if port < 2:
+            self._sides[port].process(elements)
+            return []
+        self._counted.process(port, elements)
+        if port in self._thin:
+            self._follower.process(port, elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        heartbeat = moment.heartbeat
+        self._follower.advance(heartbeat)
+        self._counted.advance(heartbeat)
+        for side in self._sides:
+            side.begin(heartbeat)
+        self._met = ([], [])
+        result = [one for pairs in self._pairs() for one in self._joined(pairs)]
+        for number in self._spec.preserved:
+            result += self._alone(number)
+        for side in self._sides:
+            side.settle(heartbeat)
+        return result
+
+    # -- pairs
+
+    def _pairs(self) -> Iterator[_Pairs]:
+        """Yield the pairs that are made in this round."""
+        once = [side.once for side in self._spec.sides]
+        found = (pairs for pairs in map(_in_time, self._equal()) if len(pairs))
+        return found if not any(once) else iter(self._first_pairs(list(found)))
+
+    def _equal(self) -> Iterator[_Pairs]:
+        """Yield the rows of both sides with one key of which at least one has entered in this round."""
+        left, right = self._sides
+        for rows, slots in self._look_ups(0):
+            yield _Pairs((left.fresh, right.stored), (rows, slots), rows)
+        for rows, slots in self._look_ups(1):
+            yield _Pairs((left.stored, right.fresh), (slots, rows), rows)
+        if not len(left.fresh) or not len(right.fresh):
+            return
+        usable = self._usable(0), self._usable(1)
+        built = 0 if len(usable[0]) < len(usable[1]) else 1
+        chains = HashChains()
+        chains.append(*self._fingerprints(built, usable[built]))
+        mine = usable[1 - built]
+        for start in range(0, len(mine), _AT_ONCE):
+            part = mine[start : start + _AT_ONCE]
+            probe, found = chains.find(*self._fingerprints(1 - built, part))
+            looked_up, others = part[probe], usable[built][found]
+            both = (looked_up, others) if built else (others, looked_up)
+            yield _Pairs((left.fresh, right.fresh), both, probe)
+
+    def _look_ups(self, number: int) -> Iterator[tuple[Int64s, Int64s]]:
+        """Yield (rows of a side that have entered in this round, slots of the other side with their keys)."""
+        other = self._sides[1 - number].table
+        if not other.rows:
+            return
+        usable = self._usable(number)
+        for start in range(0, len(usable), _AT_ONCE):
+            part = usable[start : start + _AT_ONCE]
+            probe, slots = other.meet(*self._fingerprints(number, part))
+            entered = other.integers[STATE, slots] == ENTERED
+            yield part[probe[entered]], slots[entered]
+
+    def _usable(self, number: int) -> Int64s:
+        fresh, key = self._sides[number].fresh, self._spec.sides[number].key
+        return np.flatnonzero(keyed_rows(fresh.values, key, len(fresh)))
+
+    def _fingerprints(self, number: int, rows: Int64s) -> tuple[UInt64s, UInt64s]:
+        values = self._sides[number].fresh.columns(rows)
+        return fingerprints([values[c] for c in self._spec.sides[number].key], len(rows))
+
+    def _first_pairs(self, found: Sequence[_Pairs]) -> Iterator[_Pairs]:
+        """Yield those of all pairs of the round that are made, where rows leave after their first one."""
+        if not found:
+            return
+        instants = np.concatenate([pairs.instants for pairs in found])
+        numbers, untils = zip(*(self._numbered(side, found) for side in (0, 1)), strict=True)
+        made = np.empty(len(instants), np.bool_)
+        once = [side.once for side in self._spec.sides]
+        _meet_once(argsort_time(instants), *numbers, instants, *untils, *once, made)
+        start = 0
+        for pairs in found:
+            own = slice(start, start + len(pairs))
+            start += len(pairs)
+            for side in (0, 1):
+                if once[side]:
+                    pairs.held[side].put_lane(UNTIL, pairs.rows[side], untils[side][numbers[side][own]])
+                    self._touch(side, pairs)
+            yield pairs.filter(made[own])
+
+    def _numbered(self, side: int, found: Sequence[_Pairs]) -> tuple[Int64s, Int64s]:
+        """Return a number for the row of each pair on one side, and by number until when it answers."""
+        stored = np.concatenate([np.full(len(pairs), pairs.held[side] is self._sides[side].stored) for pairs in found])
+        codes = 2 * np.concatenate([pairs.rows[side] for pairs in found]) + stored
+        numbers, firsts = group_codes(codes.view(np.uint64), np.zeros(len(codes), np.uint64))
+        return numbers, np.concatenate([pairs.lane(side, UNTIL) for pairs in found])[firsts]
+
+    def _touch(self, side: int, pairs: _Pairs) -> None:
+        if pairs.held[side] is self._sides[side].stored:
+            self._sides[side].touched.append(pairs.rows[side])
+
+    # -- results
+
+    def _joined(self, pairs: _Pairs) -> list[Elements]:
+        """Return the joined rows of pairs, and note which rows have found a partner."""
+        spec = self._spec
+        if spec.residual is None and not spec.emits_pairs:
+            self._note_met(pairs)
+            return []
+        columns = [
+            column
+            for held, rows, side in zip(pairs.held, pairs.rows, spec.sides, strict=True)
+            for column in held.columns(rows)[: side.width]
+        ]
+        made = Elements(tuple(columns), pairs.instants, np.minimum(pairs.lane(0, STOP), pairs.lane(1, STOP)))
+        if spec.residual is not None:
+            keep = mask(spec.residual, made.columns, len(made))
+            made, pairs = made.filter(keep), pairs.filter(keep)
+        account(made)
+        self._note_met(pairs)
+        return [made] if len(made) and spec.emits_pairs else []
+
+    def _note_met(self, pairs: _Pairs) -> None:
+        for side in self._spec.preserved:
+            held, rows = pairs.held[side], pairs.rows[side]
+            if held is self._sides[side].stored:
+                self._met[side].append(rows[held.lane(MET, rows) == END])
+            held.put_lane(MET, rows, pairs.instants)
+
+    def _alone(self, number: int) -> list[Elements]:
+        """Return what is answered of the rows of a side that are answered for having partners or none."""
+        side, spec = self._sides[number], self._spec
+        slots = np.unique(np.concatenate([np.empty(0, np.int64), *self._met[number]]))
+        every = np.arange(len(side.fresh))
+        result = self._changes(number, side.fresh, every, True) + self._changes(number, side.stored, slots, False)
+        unkeyed = ~keyed_rows(side.fresh.values, spec.sides[number].key, len(side.fresh))
+        side.fresh.lanes[UNTIL, unkeyed] = side.fresh.lanes[START, unkeyed]
+        if not spec.emits_pairs and not spec.sides[1 - number].once:
+            # It is answered, and nothing depends on whether it is there.
+            side.fresh.put_lane(UNTIL, every, side.fresh.lanes[MET])
+            side.stored.put_lane(UNTIL, slots, side.stored.lane(MET, slots))
+            side.touched.append(slots)
+        return result
+
+    def _changes(self, number: int, held: RowsOfSide, rows: Int64s, entered: bool) -> list[Elements]:
+        """Return what changes for rows that have entered in this round, or have found their first partner."""
+        joined = self._spec.joined
+        start, met, stop = (held.lane(lane, rows) for lane in (START, MET, STOP))
+        found: list[Elements] = []
+        without = met > start
+        if joined is not JoinResult.SEMI:
+            if entered:
+                found.append(self._shown(number, held, rows[without], start[without], stop[without], False))
+            ended = without & (met < END)
+            gone = self._shown(number, held, rows[ended], met[ended], stop[ended], False)
+            found.append(Elements(gone.columns, gone.ts, gone.exp, np.full(len(gone), -1, np.int64)))
+        if joined in (JoinResult.SEMI, JoinResult.MARK):
+            there = met < END
+            found.append(self._shown(number, held, rows[there], met[there], stop[there], True))
+        return [one for one in found if len(one)]
+
+    def _shown(self, number: int, held: RowsOfSide, rows: Int64s, ts: Int64s, exp: Int64s, partner: bool) -> Elements:
+        """Return rows of a side as they are answered with or without a partner."""
+        spec = self._spec
+        columns = held.columns(rows)[: spec.sides[number].width]
+        if spec.joined is JoinResult.MARK:
+            columns = [*columns, pa.repeat(pa.scalar(partner), len(rows))]
+        elif spec.emits_pairs:
+            other = spec.sides[1 - number]
+            nulls = [pa.nulls(len(rows), kind) for kind in other.types[: other.width]]
+            columns = [*columns, *nulls] if number == 0 else [*nulls, *columns]
+        return Elements(tuple(columns), ts, exp)
+
+
+def _in_time(pairs: _Pairs) -> _Pairs:
+    """Return the pairs both of whose rows answer at the instant at which the later one enters."""
+    instants = np.maximum(pairs.lane(0, START), pairs.lane(1, START))
+    pairs = _Pairs(pairs.held, pairs.rows, instants)
+    keep = np.ones(len(instants), np.bool_)
+    for side in (0, 1):
+        keep &= (instants < pairs.lane(side, STOP)) & (instants <= pairs.lane(side, UNTIL))
+    return pairs.filter(keep)

@@ -1,0 +1,1 @@
+"""Synopses of promises: when values of streams are closed (docs/promises.md)."""
