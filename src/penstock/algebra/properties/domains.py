@@ -132,6 +132,10 @@ def _passing(condition: Expression, column: int, truth: bool) -> Domain:
         return _passing(arguments[0], column, not truth)
     if name in ("AND", "OR"):
         found = [_passing(one, column, truth) for one in arguments]
+        if (name == "AND") != truth and all(one.members is not None for one in found):
+            # At once: a list of n values would else be copied n times.
+            members: frozenset[object] = frozenset().union(*(one.members or () for one in found))
+            return Domain(members, nulls=any(one.nulls for one in found))
         result = found[0]
         for one in found[1:]:
             result = result & one if (name == "AND") == truth else result | one
