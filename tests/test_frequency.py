@@ -179,7 +179,10 @@ def test_of_a_non_retroactive_relation_only_what_waits_can_ask_for_is_kept() -> 
     for ts, k, v in rows(200):
         columns = (pa.array([ts]), pa.array([k], pa.int32()), pa.array([v], pa.int32()))
         line.process(0, Elements(columns, np.array([ts]), np.array([END])))
-        line.process(1, Elements((columns[0], pa.array([0], pa.int32())), np.array([ts]), np.array([ts + 1])))
+        updates = [(1, ts)] if not ts else [(-1, ts - 1), (1, ts)]
+        for sign, row in updates:
+            replaced = (pa.array([row]), pa.array([0], pa.int32()))
+            line.process(1, Elements(replaced, np.array([ts]), np.array([END]), np.array([sign])))
         list(line.advance(Moment(ts, 0)))
         held.append(sum(s.rows for name, s in line.synopses().items() if name.endswith("relation")))
     assert 0 < max(held) <= 10

@@ -6,6 +6,7 @@ import random
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.heartbeats import Heartbeat
 from penstock.connectors.sources import open_source
+from penstock.connectors.sources.posted_keys import KnownKeys
 from penstock.control import posted_rows
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
@@ -50,11 +52,11 @@ def test_posts_are_read_in_order_and_once_per_key(tmp_path: Path) -> None:
     assert posted.table(STREAM, 3).column("v").to_pylist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("name", ["append", "key_of"])
+@pytest.mark.parametrize(("owner", "name"), [(posted_rows, "append"), (KnownKeys, "add")], ids=["append", "add"])
 def test_an_internal_error_behind_a_post_loses_and_doubles_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
-    posted, done = PostedRows(tmp_path, DAY), getattr(posted_rows, name)
+    posted, done = PostedRows(tmp_path, DAY), getattr(owner, name)
 
     def broken(*rest: object) -> None:
         done(*rest)
@@ -62,7 +64,7 @@ def test_an_internal_error_behind_a_post_loses_and_doubles_nothing(
 
     assert posted.post(STREAM, 3, rows(1), "a")
     with monkeypatch.context() as patch:
-        patch.setattr(posted_rows, name, broken)
+        patch.setattr(owner, name, broken)
         with pytest.raises(ZeroDivisionError):
             posted.post(STREAM, 3, rows(2), "b")
     assert not posted.post(STREAM, 3, rows(2), "b"), "it is there"
@@ -112,6 +114,23 @@ def test_what_was_read_goes_and_its_key_and_number_stay(tmp_path: Path) -> None:
     assert again.post(STREAM, 3, rows(7))
     # A number that came again would be taken for a file that has been read.
     assert read(again, frozenset(paths)) == [7]
+
+
+def test_a_post_that_is_read_and_removed_at_once_has_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the call that posts it returns, the ingest may have read it."""
+    posted, append = PostedRows(tmp_path, DAY), posted_rows.append
+
+    def removed(folder: Path, *rest: Any) -> Any:
+        made = append(folder, *rest)
+        connector = open_source(posted.source(STREAM, 3))
+        connector.forget(connector.discover(frozenset()))
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(posted_rows, "append", removed)
+        assert posted.post(STREAM, 3, rows(1), "a")
+    assert not posted.post(STREAM, 3, rows(1), "a")
+    assert not PostedRows(tmp_path, DAY).post(STREAM, 3, rows(1), "a")
 
 
 def test_keys_expire(tmp_path: Path) -> None:

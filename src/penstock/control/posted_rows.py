@@ -202,10 +202,10 @@ class PostedRows:
             if limited and self.limits is not None:
                 self.limits.admit(source, source_id, typed)
             try:
-                path = append(posts.folder, typed, posts.number + 1, key or "", digest)
+                post = append(posts.folder, typed, posts.number + 1, key or "", digest)
                 posts.number += 1
                 if key is not None:
-                    posts.keys.add(key, digest, key_of(path).at)
+                    posts.keys.add(key, digest, post.at)
             except Exception as error:
                 # It may be there, and a reader may know it: what the folder has is read again.
                 self._known.pop(source_id, None)

@@ -206,8 +206,8 @@ def last_number(folder: Path) -> int:
     return max([last_kept(folder), *map(_number, rows_files(folder))])
 
 
-def append(folder: Path, rows: pa.Table, number: int, key: str = "", digest: str = "") -> Path:
-    """Write a post whole and durably; return its file.
+def append(folder: Path, rows: pa.Table, number: int, key: str = "", digest: str = "") -> PostKey:
+    """Write a post whole and durably; return its key. A reader may have removed the file by then.
 
     Args:
         rows: with the declared columns and types (`typed_table`), perhaps with heartbeats among them.
@@ -217,6 +217,6 @@ def append(folder: Path, rows: pa.Table, number: int, key: str = "", digest: str
         OSError: nothing has been posted then.
     """
     post = PostKey(number, key, digest, time.time_ns() // 1000)
-    path = folder / _name(number)
-    write_table(rows.replace_schema_metadata({**(rows.schema.metadata or {}), _METADATA: post.text()}), path)
-    return path
+    metadata = {**(rows.schema.metadata or {}), _METADATA: post.text()}
+    write_table(rows.replace_schema_metadata(metadata), folder / _name(number))
+    return post
