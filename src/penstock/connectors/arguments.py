@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, nearest
 from penstock.settings import Settings
-from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit
+from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit, type_name
 
 T = TypeVar("T")
 
@@ -172,25 +172,26 @@ def timestamp_of(name: str, columns: Schema, column: str, unit: str) -> tuple[in
 
 def heartbeat_of(name: str, columns: Schema, column: str | None) -> int | None:
     """Return the position of the column of heartbeats, None without one. Raises PenstockError P0202, P0380."""
-    if column is None:
-        return None
-    position = position_of(name, columns, column)
-    type_ = columns[position].type
-    if not pa.types.is_boolean(type_):
-        hint = "a row in which it is true is a heartbeat at its timestamp, and no element"
-        raise PenstockError("P0380", f"{name}: the column {column} of heartbeats is {type_}, no BOOLEAN", hint=hint)
-    return position
+    hint = "a row in which it is true is a heartbeat at its timestamp, and no element"
+    return _column_of_type(name, columns, column, "heartbeats", pa.bool_(), hint)
 
 
 def punctuated_of(name: str, columns: Schema, column: str | None) -> int | None:
     """Return the position of the column of punctuations, None without one. Raises PenstockError P0202, P0380."""
+    hint = "a row in which it has a text, such as 'auction = 17', is a punctuation, and no element"
+    return _column_of_type(name, columns, column, "punctuations", pa.string(), hint)
+
+
+def _column_of_type(
+    name: str, columns: Schema, column: str | None, what: str, type_: pa.DataType, hint: str
+) -> int | None:
     if column is None:
         return None
     position = position_of(name, columns, column)
-    type_ = columns[position].type
-    if not pa.types.is_string(type_):
-        hint = "a row in which it has a text, such as 'auction = 17', is a punctuation, and no element"
-        raise PenstockError("P0380", f"{name}: the column {column} of punctuations is {type_}, no STRING", hint=hint)
+    found = columns[position].type
+    if found != type_:
+        message = f"{name}: the column {column} of {what} is {found}, no {type_name(type_)}"
+        raise PenstockError("P0380", message, hint=hint)
     return position
 
 

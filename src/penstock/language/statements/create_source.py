@@ -431,14 +431,8 @@ def _heartbeat(statement: CreateSource, columns: Schema, context: Context) -> tu
     """Return the position of the HEARTBEAT BY column."""
     if statement.heartbeat is None:
         return (None,)
-    position = column_named(statement.heartbeat, columns, context)
-    type_ = columns[position].type
-    if type_ == UNKNOWN_TYPE:
-        context.fail_silently()
-    if not pa.types.is_boolean(type_):
-        hint = "a record in which it is TRUE is a heartbeat at its timestamp, and no element"
-        message = f"HEARTBEAT BY needs a BOOLEAN column, {statement.heartbeat.text} is {type_name(type_)}"
-        context.fail("P0380", message, statement.heartbeat.span, hint)
+    hint = "a record in which it is TRUE is a heartbeat at its timestamp, and no element"
+    position = _column_of_type("HEARTBEAT BY", statement.heartbeat, pa.bool_(), hint, columns, context)
     if statement.timestamp is None and statement.system_time is None:
         message = "HEARTBEAT BY needs a TIMESTAMP BY"
         context.fail("P0380", message, statement.heartbeat.span, "add TIMESTAMP BY column")
@@ -452,15 +446,20 @@ def _punctuated(statement: CreateSource, columns: Schema, context: Context) -> t
     """Return the position of the PUNCTUATED BY column."""
     if statement.punctuated is None:
         return (None,)
-    position = column_named(statement.punctuated, columns, context)
-    type_ = columns[position].type
-    if type_ == UNKNOWN_TYPE:
+    hint = "a record in which it has a text, such as 'auction = 17', is a punctuation, and no element"
+    return (_column_of_type("PUNCTUATED BY", statement.punctuated, pa.string(), hint, columns, context),)
+
+
+def _column_of_type(clause: str, name: Name, type_: pa.DataType, hint: str, columns: Schema, context: Context) -> int:
+    """Return the position of a column whose values say which records are no elements."""
+    position = column_named(name, columns, context)
+    found = columns[position].type
+    if found == UNKNOWN_TYPE:
         context.fail_silently()
-    if not pa.types.is_string(type_):
-        hint = "a record in which it has a text, such as 'auction = 17', is a punctuation, and no element"
-        message = f"PUNCTUATED BY needs a STRING column, {statement.punctuated.text} is {type_name(type_)}"
-        context.fail("P0380", message, statement.punctuated.span, hint)
-    return (position,)
+    if found != type_:
+        message = f"{clause} needs a {type_name(type_)} column, {name.text} is {type_name(found)}"
+        context.fail("P0380", message, name.span, hint)
+    return position
 
 
 def _clock_of_relation(statement: CreateSource, context: Context) -> None:

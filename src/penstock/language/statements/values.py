@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from penstock.language.dialect import span_of
+from penstock.language.dialect import replace_nodes, span_of
 from penstock.language.grammar.fragments import parse_expression
 from penstock.language.queries import EmbeddedQuery
 from penstock.language.text import LEAVES, SourceText, TextSpan
@@ -100,11 +100,13 @@ class ValuePlacement:
         if node.find(exp.Parameter, EmbeddedQuery) is None:
             return node
         whole = node.copy()
+        parameters = []
         for part in list(whole.find_all(exp.Parameter, EmbeddedQuery)):
             if isinstance(part, EmbeddedQuery):
                 part.set("cql", self.tree(part.tree, values))
             elif isinstance(part, exp.Parameter):
-                part.replace(self._literal(part, values))
+                parameters.append((part, self._literal(part, values)))
+        replace_nodes(parameters)
         return whole
 
     def _literal(self, parameter: exp.Parameter, values: Sequence[WrittenValue]) -> exp.Expr:

@@ -7,6 +7,7 @@ from functools import cache
 
 from sqlglot import exp
 
+from penstock.language.dialect import replace_nodes
 from penstock.language.statements.values import WrittenValue
 from penstock.pgwire.catalog.engine import parsed
 from penstock.pgwire.protocol.errors import WireError
@@ -51,8 +52,7 @@ def null_of(type_: WireType) -> exp.Expr:
 def with_plain_values(tree: exp.Expr, value_of: Callable[[int], exp.Expr]) -> exp.Expr:
     """Return the tree of a query with the literals of `$n`, which `value_of` returns."""
     whole = tree.copy()
-    for one in list(whole.find_all(exp.Parameter)):
-        one.replace(value_of(int(one.name)))
+    replace_nodes([(one, value_of(int(one.name))) for one in whole.find_all(exp.Parameter)])
     return whole
 
 

@@ -56,6 +56,14 @@ def group_codes(first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
 
 
 @loop
+def heads_of_chains(first: UInt64s, heads: Int32s, rows: Int32s) -> None:
+    """Find the head of the chain of each first half of a fingerprint; these look-ups do not depend on each other."""
+    mask = np.uint64(heads.shape[0] - 1)
+    for i in range(first.shape[0]):
+        rows[i] = heads[(first[i] * _GOLDEN >> np.uint64(20)) & mask]
+
+
+@loop
 def mix_time(first: np.uint64, second: np.uint64, tick: int) -> tuple[np.uint64, np.uint64]:
     """Return the fingerprint of (row, tick) from that of the row."""
     word = _mix(np.uint64(tick) + _GOLDEN)

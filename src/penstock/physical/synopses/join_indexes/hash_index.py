@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock.compilation import loop
 from penstock.physical.elements import Elements, Int64s, concat
-from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, in_time
+from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, heads_of_chains, in_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks, StateExtent, StoredTimes, Synopsis, extent_of
 from penstock.physical.synopses.join_indexes.sorted_runs import cancel
@@ -60,14 +60,6 @@ def _shift(entries: Int64s, heads: Int32s, by: int, size: int) -> None:
         entries[row, 3] = max(entries[row + by, 3] - by, -1)
     for place in range(heads.shape[0]):
         heads[place] = max(heads[place] - by, -1)
-
-
-@loop
-def _firsts(first: UInt64s, heads: Int32s, rows: Int32s) -> None:
-    """Find the first entry of each probe's chain; these look-ups do not depend on each other."""
-    mask = np.uint64(heads.shape[0] - 1)
-    for i in range(first.shape[0]):
-        rows[i] = heads[(first[i] * _GOLDEN >> np.uint64(20)) & mask]
 
 
 @loop
@@ -225,7 +217,7 @@ class HashJoinIndex(Synopsis):
             return
         self._link_all()
         rows = np.empty(len(elements), np.int32)
-        _firsts(first, self._heads, rows)
+        heads_of_chains(first, self._heads, rows)
         # A chain has the newest elements first.
         begin, start, room = max(self._begin, behind), 0, min(limit, max(_FOUND, 2 * len(elements)))
         ts = elements.ts.copy()  # the compiled code accepts only writable, contiguous arrays
@@ -257,7 +249,7 @@ class HashJoinIndex(Synopsis):
             return []
         self._link_all()
         rows = np.empty(len(first), np.int32)
-        _firsts(first, self._heads, rows)
+        heads_of_chains(first, self._heads, rows)
         probe, found = np.empty(most, np.int64), np.empty(most, np.int64)
         count = _meet_leaving(
             self._entries, self._begin, self._ordered, first, second, after, until, rows, probe, found, most

@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.arrays import Int32s
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s
+from penstock.physical.kernels.compiled import heads_of_chains
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
@@ -37,14 +38,6 @@ def _link(first: UInt64s, heads: Int32s, before: Int32s, low: int, high: int) ->
         place = (first[row] * _GOLDEN >> np.uint64(20)) & mask
         before[row] = heads[place]
         heads[place] = row
-
-
-@loop
-def _heads_of(first: UInt64s, heads: Int32s, rows: Int32s) -> None:
-    """Find the head of the chain of each value; these look-ups do not depend on each other."""
-    mask = np.uint64(heads.shape[0] - 1)
-    for i in range(first.shape[0]):
-        rows[i] = heads[(first[i] * _GOLDEN >> np.uint64(20)) & mask]
 
 
 @loop
@@ -106,7 +99,7 @@ class HashChains:
         probes, founds = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         if self.size and len(first):
             rows: Int32s = np.empty(len(first), np.int32)
-            _heads_of(first, self._heads, rows)
+            heads_of_chains(first, self._heads, rows)
             start, room = 0, max(_FOUND, 2 * len(first))
             while start < len(first):
                 probe, found = np.empty(room, np.int64), np.empty(room, np.int64)
