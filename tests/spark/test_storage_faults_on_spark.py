@@ -41,7 +41,7 @@ def test_calls_of_the_driver_that_fail(spark: Any, tmp_path: Path) -> None:
     calm = rows(tmp_path, "calm")
     codes = []
     # Each start comes further than the last before something else fails.
-    for kind, number in (("fsync", 30), ("rename", 12), ("write", 14)):
+    for kind, number in (("fsync", 18), ("rename", 5), ("write", 14)):
         calls = FailingCalls(kind, number)
         with replaced_storage(LocalStorage(calls)), pytest.raises(PenstockError) as told:
             started(spark, tmp_path, "out").wait(120)

@@ -8,7 +8,7 @@ it is a syntax error instead of a tree that is ignored. Every node gets its span
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
@@ -103,21 +103,6 @@ def span_of(node: exp.Expr) -> TextSpan:
     if not spans:
         return TextSpan(0, 0)
     return TextSpan(min(s.start for s in spans), max(s.end for s in spans))
-
-
-def replace_nodes(replacements: Iterable[tuple[exp.Expr, exp.Expr]]) -> None:
-    """Put nodes in the place of others, none of which is a root, in the time of their number: `Expr.replace` counts the
-    places of all items of a list anew for each."""
-    lists: dict[tuple[int, str], tuple[exp.Expr, dict[int, exp.Expr]]] = {}
-    for old, new in replacements:
-        parent, key = old.parent, old.arg_key
-        assert parent is not None and key is not None, "a root is in no place"
-        if old.index is None:
-            parent.set(key, new)
-        else:
-            lists.setdefault((id(parent), key), (parent, {}))[1][old.index] = new
-    for (_, key), (parent, placed) in lists.items():
-        parent.set(key, [placed.get(i, item) for i, item in enumerate(parent.args[key])])
 
 
 def token_span(token: Token) -> TextSpan:

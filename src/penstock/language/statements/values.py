@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from penstock.language.dialect import replace_nodes, span_of
+from penstock.language.dialect import span_of
 from penstock.language.grammar.fragments import parse_expression
 from penstock.language.queries import EmbeddedQuery
 from penstock.language.text import LEAVES, SourceText, TextSpan
@@ -116,3 +116,18 @@ class ValuePlacement:
         for part in made.walk():
             part.meta["span"] = span
         return made
+
+
+def replace_nodes(replacements: Iterable[tuple[exp.Expr, exp.Expr]]) -> None:
+    """Put nodes in the place of others, none of which is a root, in the time of their number: `Expr.replace` counts the
+    places of all items of a list anew for each."""
+    lists: dict[tuple[int, str], tuple[exp.Expr, dict[int, exp.Expr]]] = {}
+    for old, new in replacements:
+        parent, key = old.parent, old.arg_key
+        assert parent is not None and key is not None, "a root is in no place"
+        if old.index is None:
+            parent.set(key, new)
+        else:
+            lists.setdefault((id(parent), key), (parent, {}))[1][old.index] = new
+    for (_, key), (parent, placed) in lists.items():
+        parent.set(key, [placed.get(i, item) for i, item in enumerate(parent.args[key])])

@@ -7,8 +7,7 @@ from functools import cache
 
 from sqlglot import exp
 
-from penstock.language.dialect import replace_nodes
-from penstock.language.statements.values import WrittenValue
+from penstock.language.statements.values import WrittenValue, replace_nodes
 from penstock.pgwire.catalog.engine import parsed
 from penstock.pgwire.protocol.errors import WireError
 from penstock.pgwire.statements.parameters import Value, literal
