@@ -536,35 +536,29 @@ class Applier:
             self._write_outcomes([])
 
     def _write_outcomes(self, outcomes: Sequence[CommandOutcome], at_once: bool = False) -> None:
-        """Note what became of commands. at_once: nothing may be applied before it is written."""
+        """Note what became of commands; a second time after an error that was not foreseen, as those who wait for it
+        would else wait for the next command. at_once: nothing may be applied before it is written."""
         with self._outcomes_lock:
             self._unwritten += outcomes
             for outcome in outcomes:
                 self._row_counts.pop(outcome.number, None)
                 self.backlog.parsed.pop(outcome.number, None)
-            if not self._unwritten:
-                return
-            try:
-                self._finish(self._unwritten)
-                self._unwritten, self._owes_outcomes = [], False
-            except Exception as error:
-                self._owes_outcomes = True
-                # That a command has been applied is known from the version, so it can be written later.
-                if at_once or not outcomes:
-                    raise
-                if not isinstance(error, PenstockError):
-                    log_internal(error, "outcomes are written later")
-
-    def _finish(self, outcomes: Sequence[CommandOutcome]) -> None:
-        """Write outcomes; a second time after an error that was not foreseen, as those who wait for them would else
-        wait for the next command."""
-        try:
-            self._log.finish(outcomes)
-        except PenstockError:
-            raise
-        except Exception as error:
-            log_internal(error, "outcomes are written again")
-            self._log.finish(outcomes)
+            for is_again in (False, True):
+                try:
+                    if self._unwritten:
+                        self._log.finish(self._unwritten)
+                    self._unwritten, self._owes_outcomes = [], False
+                    return
+                except Exception as error:
+                    self._owes_outcomes = True
+                    is_foreseen = isinstance(error, PenstockError)
+                    if not is_foreseen:
+                        log_internal(error, "outcomes cannot be written")
+                    # That a command has been applied is known from the version, so it can be written later.
+                    if (is_foreseen or is_again) and (at_once or not outcomes):
+                        raise
+                    if is_foreseen:
+                        return
 
     def _save_catalog(self) -> None:
         """Store the declarations every so often."""
