@@ -11,7 +11,7 @@ from control_kit import server
 from penstock.algebra.nodes.scans import Source
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import command_of
-from penstock.control.row_changes import check_changeable, content, post_rows
+from penstock.control.row_changes import check_changeable, content, late_rows, post_rows
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog
 from penstock.language.commands import CreateSourceCommand, DeleteRows, InsertRows, UpdateRows
@@ -199,3 +199,27 @@ def test_a_number_outside_of_the_type_is_named_as_it_was_written(tmp_path: Path,
     with pytest.raises(PenstockError) as refused:
         command_of(f"INSERT INTO R VALUES (1, {value});", catalog, Settings())
     assert "Decimal(" not in refused.value.message and "is not BIGINT, the type of k" in refused.value.message
+
+
+AHEAD = """CREATE STREAM S (t BIGINT) FROM MEMORY () TIMESTAMP BY t UNIT SECOND
+  ORDER WITHIN 5 SECONDS ADVANCE AT MOST 100 SECONDS;"""
+
+
+@pytest.mark.parametrize(
+    ("ticks", "heartbeat", "late"),
+    [
+        ([10, 9_999, 20, 3], None, 1),
+        ([9_999, 60, 20], 50, 1),
+        ([150, 100], 50, 1),
+        ([10, 20], None, 0),
+    ],
+)
+def test_rows_behind_one_that_is_too_far_ahead_are_not_late(ticks: list[int], heartbeat: int | None, late: int) -> None:
+    """A row beyond ADVANCE AT MOST is kept out, so time does not pass with it."""
+    source, _ = declared(AHEAD)
+    assert late_rows(source, pa.table({"t": pa.array(ticks, pa.int64())}), heartbeat) == late
+
+
+def test_rows_that_are_stamped_when_they_come_are_not_late() -> None:
+    source, _ = declared("CREATE STREAM S (a BIGINT) FROM MEMORY () SYSTEM TIME;")
+    assert late_rows(source, pa.table({"a": pa.array([1, 2], pa.int64())}), 1_000_000) == 0

@@ -29,7 +29,7 @@ from penstock.expressions.evaluation.evaluate import evaluate, mask
 from penstock.language.commands import AdvanceStream, DeleteRows, InsertRows, PunctuateStream, UpdateRows
 from penstock.physical.elements import Elements, concat, empty
 from penstock.physical.execution.ingest import PUNCTUATED, TOO_MANY, StampedRows, stamp, unit_warning
-from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.execution.progress import SourceProgress
 from penstock.runtime.live.history import folded
 from penstock.types import END
 
@@ -195,7 +195,8 @@ def _updates(source: Source, rows: Elements, command: UpdateRows | DeleteRows) -
 
 def row_faults(source: Source, rows: pa.Table) -> dict[int, str]:
     """Return why rows are malformed, whatever comes before them, by position. rows: with all declared columns."""
-    found = _stamped(source, rows, NOTHING)
+    # How far ahead a row is depends on the rows before it.
+    found = _stamped(replace(source, ahead=None), rows, SourceProgress())
     reasons = zip(found.unusable.tolist(), found.reasons, strict=True)
     # What punctuations do depends on those before them.
     return {position: reason for position, reason in reasons if reason not in (PUNCTUATED, TOO_MANY)}
@@ -208,7 +209,11 @@ def late_rows(source: Source, rows: pa.Table, heartbeat: int | None) -> int:
     Args:
         heartbeat: up to which tick the elements of the source are complete; None where it has none yet.
     """
-    return len(_stamped(source, rows, NOTHING if heartbeat is None else heartbeat).late)
+    if heartbeat is None or source.system_time:
+        seen = SourceProgress()
+    else:
+        seen = SourceProgress(high=heartbeat, beat=heartbeat)
+    return len(_stamped(source, rows, seen).late)
 
 
 def replaced_rows(source: Source, rows: pa.Table) -> int:
@@ -262,14 +267,10 @@ def without_faults(rows: pa.Table, faults: dict[int, str]) -> pa.Table:
     return rows.filter(pa.array(kept))
 
 
-def _stamped(source: Source, rows: pa.Table, beat: int) -> StampedRows:
-    # How far ahead a row is depends on the rows before it.
-    alone = replace(source, ahead=None)
+def _stamped(source: Source, rows: pa.Table, seen: SourceProgress) -> StampedRows:
     columns = tuple(range(len(source.columns)))
     batches = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-    return stamp(
-        alone, batches[0], columns, columns, SourceProgress(beat=beat), 0 if source.timestamp is None else None
-    )
+    return stamp(source, batches[0], columns, columns, seen, 0 if source.timestamp is None else None)
 
 
 def rows_of(transaction: Transaction, registry: Registry, static: bool) -> Iterator[tuple[RowStatement, Source]]:

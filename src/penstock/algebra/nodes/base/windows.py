@@ -56,8 +56,8 @@ class TimeModelWindow(StreamToRelation):
 
     @property
     def lifetime(self) -> int | None:
-        """Return the maximal number of ticks for which an element is valid, before SLIDE rounds; None where time alone
-        does not end it."""
+        """Return the most ticks from the timestamp of an element to its expiration, before SLIDE rounds; None where
+        time alone does not end it."""
         return None
 
     @property
