@@ -190,6 +190,36 @@ def test_frames_that_cannot_be_read_say_which_column() -> None:
     assert "pandas.to_datetime" in str(texts.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("name", "format_", "hint"),
+    [
+        ("a.csv", "json", "has the format 'csv'"),
+        ("a.csv", "parquet", "that of the file"),
+        ("a.gz", "csv", "ends with .gz"),
+    ],
+)
+def test_a_file_of_another_format_says_what_to_declare(tmp_path: Path, name: str, format_: str, hint: str) -> None:
+    (tmp_path / name).write_text("k,v,t\n1,2.5,2024-03-01 09:00:00\n")
+    text = _OBJECTS.format(path=tmp_path / name).replace("format 'json'", f"format '{format_}'")
+    lines = list(warnings_of(_answer(f"{text}; SELECT * FROM s")))
+    assert lines[-1].startswith("  hint: ") and hint in lines[-1]
+
+
+def test_a_flag_with_a_value_is_named() -> None:
+    ended = _run("run", "--drain", "yes", "a.cql")
+    assert ended.returncode == 2 and "; --drain takes no value; " in ended.stderr
+
+
+def test_arguments_of_a_frame_that_would_be_left_out() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"k": [1], "op": ["+"], "t": pandas.to_datetime(["2024-03-01"])})
+    with pytest.raises(PenstockError, match="t is a TIMESTAMP, which has microseconds") as units:
+        Session().stream("a", frame, timestamp="t", unit="MILLISECOND")
+    with pytest.raises(PenstockError, match="operation needs a timestamp") as operations:
+        Session().relation("a", frame, operation="op")
+    assert (units.value.code, operations.value.code) == ("P0209", "P0209")
+
+
 def _refused_rows() -> Session:
     pandas = pytest.importorskip("pandas")
     session = Session()

@@ -221,6 +221,9 @@ class Session:
         columns = self._columns(name, df)
         key = tuple(position_of(name, columns, column) for column in names_argument(primary_key, "primary_key"))
         if timestamp is None:
+            if operation is not None:
+                hint = "timestamp='...' names the column with the times of the updates"
+                raise PenstockError("P0209", f"relation {name}: operation needs a timestamp", hint=hint)
             if _streams(df):
                 raise PenstockError(
                     "P0209", f"relation {name}: a streaming DataFrame needs timestamp=... for its updates"

@@ -49,6 +49,17 @@ class Unit(enum.Enum):
         return _UNIT_WORDS.get(word.lower())
 
 
+#: Seconds since 1970 of instants from 2001 until 2100.
+_PRESENT = range(1_000_000_000, 4_102_444_800)
+
+
+def unit_of_present(number: int) -> Unit | None:
+    """Return in which unit, of seconds, milliseconds and microseconds since 1970, a number is an instant of this
+    century; None where it is in none."""
+    units = (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND)
+    return next((unit for unit in units if number * unit.value // Unit.SECOND.value in _PRESENT), None)
+
+
 _UNIT_WORDS: dict[str, Unit] = {u.name.lower(): u for u in Unit}
 _UNIT_WORDS |= {u.name.lower() + "s": u for u in Unit}
 _UNIT_WORDS |= {

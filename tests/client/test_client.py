@@ -325,3 +325,12 @@ def test_a_script_is_executed_once_though_its_answer_is_lost(serve: object, fake
     with connect(running.url, running.texts[AccessRole.ADMIN]) as client:
         client.execute("CREATE VIEW v AS SELECT room FROM readings")
     assert len(keys) == 2 and keys[0] == keys[1] is not None
+
+
+def test_what_takes_another_kind_of_statement_or_name(connected: ServerClient) -> None:
+    with pytest.raises(PenstockError, match="no SUBSCRIBE") as followed:
+        connected.follow("SELECT room FROM warm")
+    assert (followed.value.code, followed.value.hint) == ("P0803", "select(...) has the rows of a SELECT")
+    with pytest.raises(PenstockError) as cancelled:
+        connected.cancel(99)  # type: ignore[arg-type]  # SHOW STATEMENTS has numbers
+    assert cancelled.value.code == "P0201"

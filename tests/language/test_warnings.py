@@ -97,13 +97,53 @@ def test_a_number_that_is_cut(catalog: Catalog) -> None:
     assert (warning.message, warning.position.column) == ("1.7 becomes 1, since a is INT", 23)
 
 
+_CLICKS = "CREATE STREAM clicks (at TIMESTAMP, usr STRING) FROM MEMORY () TIMESTAMP BY at"
+_DECIMALS = "CREATE RELATION d (x DECIMAL(8, 2), n INT) FROM MEMORY ();"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("12.345", "12.345 becomes 12.35, since x is DECIMAL(8,2)"), ("12.340", None), ("12", None), ("1.5e0", None)],
+)
+def test_a_decimal_that_is_rounded(value: str, message: str | None) -> None:
+    warnings = bind_script(f"{_DECIMALS} INSERT INTO d VALUES ({value}, 1)").warnings
+    assert [one.message for one in warnings] == ([] if message is None else [message])
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        ("1709283600000", "TIMESTAMP_MILLIS(1709283600000)"),
+        ("1709283600", None),
+        ("5", None),
+    ],
+)
+def test_a_number_that_is_inserted_as_a_timestamp(number: str, hint: str | None) -> None:
+    warnings = bind_script(f"{_CLICKS}; INSERT INTO clicks VALUES ({number}, 'a')").warnings
+    assert [(one.hint or "").partition(" is the instant")[0] for one in warnings] == ([] if hint is None else [hint])
+
+
+@pytest.mark.parametrize(
+    ("records", "instant", "warns"),
+    [
+        ("INSERT INTO clicks VALUES ('2024-03-01 09:00:00', 'a')", "2024-03-01 08:00:00", True),
+        ("INSERT INTO clicks VALUES ('2024-03-01 09:00:00', 'a')", "2024-03-01 09:00:00", False),
+        ("ADVANCE clicks TO '2024-03-01 09:00:00'", "2024-03-01 09:00:00", True),
+        ("ADVANCE clicks TO '2024-03-01 09:00:00'", "2024-03-01 09:00:01", False),
+        ("SET seed = 1", "2024-03-01 09:00:00", False),
+    ],
+)
+def test_a_heartbeat_that_does_nothing(records: str, instant: str, warns: bool) -> None:
+    warnings = bind_script(f"{_CLICKS}; {records}; ADVANCE clicks TO '{instant}'").warnings
+    assert [one.message.partition(":")[0] for one in warnings] == ["nothing changes"] * warns
+
+
 def test_a_window_with_gaps(catalog: Catalog) -> None:
     (warning,) = bind_script("SELECT a FROM s [RANGE 5 MINUTES SLIDE 1 HOUR]", catalog).warnings
     assert warning.message == "SLIDE is longer than RANGE: elements between two windows are in none"
     assert bind_script("SELECT a FROM s [RANGE 1 HOUR SLIDE 1 HOUR]", catalog).warnings == ()
 
 
-_CLICKS = "CREATE STREAM clicks (at TIMESTAMP, usr STRING) FROM MEMORY () TIMESTAMP BY at"
 _COUNTED = "CREATE STREAM clicks (at BIGINT, usr STRING) FROM MEMORY () TIMESTAMP BY at UNIT SECOND"
 
 

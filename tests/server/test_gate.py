@@ -16,7 +16,7 @@ from tests.server.fake_service import FakeService
 from tests.server.running import Running
 
 #: What follows the hint of a request that was to execute something.
-STATEMENTS = "; a statement, CREATE QUERY too, is sent by POST /v1/statements"
+STATEMENTS = "; a statement, CREATE QUERY or DROP STREAM too, is sent by POST /v1/statements"
 
 
 def test_a_request_without_a_token_is_refused(server: Running) -> None:
@@ -264,3 +264,17 @@ def test_a_load_balancer_may_ask_for_the_head_alone(server: Running, path: str) 
         server.door.closing.set()
         assert client.head(path).status_code == client.get(path).status_code == 503
         assert client.head("/v1/queries").status_code in (401, 405)
+
+
+def test_a_method_that_an_address_has_not_is_named_before_the_body(client: httpx.Client) -> None:
+    answer = client.post("/v1/queries/warm/results")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    assert answer.json()["hint"] == f"GET is{STATEMENTS}"
+
+
+def test_what_removes_is_no_misspelt_post(client: httpx.Client) -> None:
+    """DELETE of a stream is a statement, and not the post of rows that has the nearest address."""
+    answer = client.delete("/v1/streams/readings")
+    assert (answer.status_code, answer.json()["hint"]) == (404, f"/openapi.json lists what there is{STATEMENTS}")
+    named = client.post("/v1/streams/readings/row", json={}).json()["hint"]
+    assert named.startswith("did you mean POST /v1/streams/readings/rows?")

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -93,6 +94,8 @@ _MEANT = {
     **dict.fromkeys(("--server", "--url", "--host", "--address", "--port"), frozenset({"--connect", "--http"})),
     **dict.fromkeys(("--token", "--password"), frozenset({"--token-file"})),
 }
+#: Values that other programs take behind a flag.
+_SWITCHES = frozenset(("yes", "no", "true", "false", "on", "off", "1", "0"))
 
 
 def _usage_line(error: Any) -> str:
@@ -105,6 +108,10 @@ def _usage_line(error: Any) -> str:
         message = f"{message.partition(' (')[0]}; that is {' or '.join(sorted(meant))} here"
     if context is None:
         return f"error: {message}"
+    flags = {name for one in context.command.params if getattr(one, "is_flag", False) for name in one.opts}
+    for flag, value in pairwise(sys.argv):
+        if flag in flags and value.lower() in _SWITCHES:
+            message = f"{message.rstrip('.')}; {flag} takes no value"
     return f'error: {message.rstrip(".")}; "{context.command_path} --help" lists what there is'
 
 

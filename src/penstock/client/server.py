@@ -330,7 +330,7 @@ class ServerClient:
 
     def cancel(self, statement: str) -> RemoteRunning:
         """End a one-time query or a subscription, by its id; return what it was. Raises PenstockError P0201, P0802."""
-        return running_of(self._connection.json("DELETE", f"/v1/statements/{_segment(statement)}"))
+        return running_of(self._connection.json("DELETE", f"/v1/statements/{_segment(str(statement))}"))
 
     def catalog(self, *, timeout: float | None = None) -> CatalogView:
         """Return all that is declared. timeout: seconds in which the answer has to begin; None: that of `connect`."""
@@ -486,8 +486,11 @@ class ServerClient:
         """Return the results of a SUBSCRIBE statement, as `subscribe` does.
 
         Raises:
+            PenstockError: P0803 for a SELECT.
             ScriptErrors: at the first batch, as for `execute`.
         """
+        if re.match(r"\s*(SELECT|WITH)\b", _text(sql), re.IGNORECASE):
+            raise PenstockError("P0803", "this is no SUBSCRIBE", hint="select(...) has the rows of a SELECT")
         request = SubscribeText(sql, dict(settings or {}))
         return RowSubscription(self._connection, request, cursor, patience, on_lost)
 

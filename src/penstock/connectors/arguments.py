@@ -156,9 +156,12 @@ def timestamp_of(name: str, columns: Schema, column: str, unit: str) -> tuple[in
     """Return the position of a timestamp and its time. Raises PenstockError P0202, P0203, P0209."""
     position = position_of(name, columns, column)
     kind = columns[position].type
-    if pa.types.is_timestamp(kind):
-        return position, CALENDAR
     tick_unit = Unit.parse(text_argument(unit, "unit"))
+    if pa.types.is_timestamp(kind):
+        if tick_unit is not Unit.SECOND:
+            message = f"{name}: unit={unit!r} is for integer columns; {column} is a TIMESTAMP, which has microseconds"
+            raise PenstockError("P0209", message, hint="leave it out")
+        return position, CALENDAR
     if not pa.types.is_integer(kind) or tick_unit not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
         hint = "a TIMESTAMP, or an integer with unit SECOND, MILLISECOND or MICROSECOND"
         message = f"{name}: the timestamp column {column} is {kind}"

@@ -56,8 +56,8 @@ def tick_of(source: Source, ts: int | str) -> int:
     assert domain is not None, "it has heartbeats"
     if domain.calendar != isinstance(ts, str):
         hint = 'as in "2026-01-31T12:00:00Z"' if domain.calendar else "a number of ticks, such as 5"
-        what = "a timestamp" if domain.calendar else "an integer"
-        raise PenstockError("P0102", f"{source.name} is stamped by {what}s: {ts!r} is none", hint=hint)
+        what = "timestamps" if domain.calendar else "integers"
+        raise PenstockError("P0102", f"{source.name} is stamped by {what}: {ts!r} is none", hint=hint)
     if isinstance(ts, str):
         try:
             when = dt.datetime.fromisoformat(ts)

@@ -17,6 +17,13 @@ _NO_WAITING = "no function waits: SUBSCRIBE TO query follows a result, \\watch 2
 _GROUPS = "one query for each grouping, UNION ALL between them"
 _LISTED = "ARRAY_AGG(DISTINCT value) gives each value once, STRING_AGG(value, ', ') all of them as one text"
 _LATEST = "MAX_BY(value, by) is the value of the row with the greatest `by`, LAST(value) that of the latest row"
+_OFFSETS = "LAST(value) is that of the latest row of the group by its timestamp, FIRST(value) that of the earliest"
+_READ = "TO_TIMESTAMP(text, 'yyyy-MM-dd HH:mm:ss') reads a time from a text"
+_COUNTED = "TIMESTAMP_MILLIS(number), TIMESTAMP_SECONDS(number) and TIMESTAMP_MICROS(number) make a time of a number"
+_SLOTS = (
+    "DATE_TRUNC('minute', at) is the beginning of a minute; a window has boundaries by SLIDE: [RANGE 5 MINUTES SLIDE 5"
+    " MINUTES]"
+)
 _JSON = "GET_JSON_OBJECT(json, '$.a.b') gives the value at a path, json -> 'a' and json ->> 'a' a member; CAST it"
 _ANY = "BOOL_OR(condition) is whether some row satisfies it, COUNT_IF(condition) how many rows do"
 
@@ -86,6 +93,19 @@ FUNCTIONS: dict[str, str] = {
     "TIMESTAMPDIFF": _APART,
     **dict.fromkeys(("COLLECT_SET", "GROUP_CONCAT"), _LISTED),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _LATEST),
+    **dict.fromkeys(("LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET"), _OFFSETS),
+    **dict.fromkeys(("TIMESTAMPTOSTRING", "FORMAT_TIMESTAMP", "FORMATDATETIME"), _WRITTEN),
+    **dict.fromkeys(("STRINGTOTIMESTAMP", "PARSE_TIMESTAMP", "STR_TO_DATE"), _READ),
+    **dict.fromkeys(("TO_TIMESTAMP_LTZ", "EPOCH_MS", "FROM_UNIXTIME_MILLIS"), _COUNTED),
+    **dict.fromkeys(
+        ("TIME_BUCKET", "DATE_BIN", "TIME_SLICE", "TOSTARTOFMINUTE", "TOSTARTOFHOUR", "TOSTARTOFDAY",
+         "TOSTARTOFINTERVAL"), _SLOTS,
+    ),
+    "EXTRACTJSONFIELD": _JSON,
+    "COUNT_DISTINCT": "COUNT(DISTINCT value) is exact, APPROX_COUNT_DISTINCT(value) is HyperLogLog",
+    **dict.fromkeys(("IIF", "DECODE"), "CASE WHEN a > 0 THEN 1 ELSE 0 END, or IF(a > 0, 1, 0)"),
+    "STRPOS": "INSTR(text, part) is the position of a part, from 1 on, and 0 where it is not there",
+    **dict.fromkeys(("IDSTREAM", "ESTREAM"), "streams of a relation are ISTREAM, DSTREAM and RSTREAM"),
     **dict.fromkeys(("ANY", "SOME"), _ANY),
     "PERCENTILE_CONT": "QUANTILE(value, 0.5) is exact, APPROX_QUANTILE(value, 0.5) takes less state",
     "PERCENTILE_DISC": "APPROX_PERCENTILE(value, 0.5) is a value that occurs",
@@ -139,6 +159,7 @@ FUNCTIONS: dict[str, str] = {
 #: Words that parse as columns -> what to do about them.
 NAMES: dict[str, str] = {
     **FUNCTIONS,
+    **dict.fromkeys(("ROWTIME", "EVENT_TIME"), "the time of a row is the column of TIMESTAMP BY in its declaration"),
     "STREAM": "leave it out: the query determines the kind of its answer",
     **dict.fromkeys(("VALID", "VALID_FROM", "VALID_TO", "VALID_TIME"), _VALID),
 }
@@ -188,6 +209,14 @@ FIRST_WORDS: dict[str, str] = {
     "USE": _SCHEMA,
     "TAIL": "the rows of a query as they come are SUBSCRIBE TO name",
     "PRINT": "the rows of a query as they come are SUBSCRIBE TO name, at a server",
+    **dict.fromkeys(("STOP", "TERMINATE"), "a query is paused by ALTER QUERY name PAUSE, and ended by DROP QUERY name"),
+    "START": "a query begins when it is created, and again after a pause by ALTER QUERY name RESUME",
+    "HELP": "in penstock shell help alone, or \\?, lists its commands",
+    "KILL": "CANCEL 17 ends a one-time query or subscription, by its number in SHOW STATEMENTS",
+    "UNSUBSCRIBE": "CANCEL 17 ends a subscription, by its number in SHOW SUBSCRIPTIONS",
+    "REGISTER": "a query is registered by CREATE QUERY name AS SELECT ...",
+    "RENAME": "a query is renamed by ALTER QUERY name RENAME TO other",
+    "HEARTBEAT": "a heartbeat is ADVANCE stream TO TIMESTAMP '2020-01-31 12:00:00'",
     "MOVE": "a cursor goes forward by FETCH 10 FROM name",
     "VACUUM": "leave it out: what is no longer needed is removed by itself",
     "ANALYZE": "leave it out: statistics are kept by themselves; EXPLAIN ANALYZE SELECT .. measures a query",

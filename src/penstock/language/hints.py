@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.elsewhere import CLAUSES, FIRST_WORDS, FUNCTIONS, STATEMENTS
 from penstock.language.keywords import KEYWORDS
+from penstock.language.places import hint_of_place
 from penstock.types import Unit
 
 WINDOW = "a window is written after its stream, in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
@@ -189,7 +190,7 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
     asked_for = _of_a_name(tokens, index) or _without_words(tokens, index)
     if asked_for is not None:
         return asked_for
-    if index and here in _BEGINNINGS:
+    if index and (here in _BEGINNINGS or (here == "SELECT" and _is_whole(tokens, index))):
         return "a statement ends with a semicolon"
     if here == "[" and index and tokens[index - 1].text == ")":
         return FUNCTIONS.get(_called(tokens[:index]))
@@ -211,10 +212,19 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
     return None
 
 
+def _is_whole(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether a query ends before `index`: it has a FROM, and no parenthesis is open."""
+    words = [token.text.upper() for token in tokens[:index]]
+    return "FROM" in words and words.count("(") == words.count(")")
+
+
 def of_other_systems(tokens: Sequence[Token], index: int) -> str | None:
     """Return the hint for what other databases write at `index`, and CQL writes differently or lacks."""
     words = [token.text.upper() for token in tokens]
     here, following = words[index] if index < len(words) else "", words[index + 1 : index + 2]
+    placed = hint_of_place(tokens, index)
+    if placed is not None:
+        return placed
     if here == "TABLE" and index == 0:
         return "the rows of a relation are SELECT * FROM name"
     if here == "RETURNING" and words[0] in ("INSERT", "UPDATE", "DELETE"):
@@ -454,7 +464,8 @@ def _behind_query(words: Sequence[str], before: Sequence[str], here: str) -> str
         return "START stands before the query: CREATE QUERY name START WARM AS SELECT ..."
     if begins and declares and "VIEW" in words[:4]:
         return "a view has no START; the queries that read it have: CREATE QUERY name START WARM AS SELECT ..."
-    if here == "(" and before[-1:] == ["WITH"] and declares and "QUERY" in words[:4]:
+    opened = before[-1:] == ["WITH"] if here == "(" else here == "WITH" and words[at + 1 : at + 2] == ["("]
+    if opened and declares and "QUERY" in words[:4]:
         return "WITH stands before the query: CREATE QUERY name WITH (weight 2) AS SELECT ..."
     if here == "RESET" and words[:2] == ["ALTER", "QUERY"]:
         return "RESET belongs to RESUME and to AS: ALTER QUERY name RESUME RESET"

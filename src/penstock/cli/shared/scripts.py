@@ -26,6 +26,10 @@ def read_script(path: Path) -> tuple[str, str]:
     return _decoded(content, name), name
 
 
+#: What to do about a script in another encoding.
+_CONVERTED = "save it as UTF-8, as iconv -f LATIN1 -t UTF-8 does"
+
+
 def _decoded(data: bytes, name: str) -> str:
     """Return the text of a script. Raises PenstockError P0401 if it is not UTF-8."""
     hint = None
@@ -36,7 +40,7 @@ def _decoded(data: bytes, name: str) -> str:
             return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            reason = f"it is not UTF-8 text in line {line}"
+            reason, hint = f"it is not UTF-8 text in line {line}", _CONVERTED
     raise PenstockError("P0401", f"cannot read the script {name}: {reason}", hint=hint)
 
 
@@ -47,7 +51,7 @@ def read_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
             yield _decoded(line, name) if number == 1 else _line(line)
         except UnicodeDecodeError:
             reason = f"it is not UTF-8 text in line {number}"
-            raise PenstockError("P0401", f"cannot read the script {name}: {reason}") from None
+            raise PenstockError("P0401", f"cannot read the script {name}: {reason}", hint=_CONVERTED) from None
 
 
 def _line(line: bytes) -> str:

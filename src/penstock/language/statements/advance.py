@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from penstock.algebra import Source
+from penstock.algebra.properties.heartbeats import Heartbeat
 from penstock.language.binder.context import Context
 from penstock.language.binder.statements.heartbeats import without_heartbeats
+from penstock.language.catalog import MemoryRow
 from penstock.language.clauses import AsOf
 from penstock.language.commands import AdvanceStream
 from penstock.language.grammar.clauses import ClauseGrammar
@@ -17,6 +22,10 @@ from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.posted_record import of_a_server, stream_that_takes
 from penstock.language.statements.statement import Statement
 from penstock.types import MOST_TICKS
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+#: Number of records before an ADVANCE that are compared with it.
+_LAST = 100
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,31 @@ def _bind(statement: AdvanceStatement, context: Context) -> AdvanceStream:
     if not -MOST_TICKS < tick < MOST_TICKS:
         hint = "a timestamp lies within 2⁶¹ ticks of zero"
         context.fail("P0102", "this instant exceeds the range of time", statement.to.span, hint)
+    complete = _complete_to(source, context.catalog.memory.get(source.name.lower(), ()))
+    if complete is not None and tick <= complete:
+        message = f"nothing changes: {source.name} is complete up to {source.domain.show(complete)} already"
+        context.warn(message, statement.to.span, "a heartbeat is above the timestamps of the rows before it")
     return AdvanceStream(source.name, tick)
+
+
+def _complete_to(source: Source, records: Sequence[MemoryRow]) -> int | None:
+    """Return up to which tick the last rows and heartbeats that a script has put into a stream make it complete; None
+    before the first."""
+    at = source.timestamp
+    if at is None or source.ahead is not None:
+        # Rows that are too far ahead are no elements.
+        return None
+    last = records[-_LAST:]
+    found = [one.tick for one in last if isinstance(one, Heartbeat)]
+    found += [_tick(one[at]) - source.slack - 1 for one in last if isinstance(one, tuple) and one[at] is not None]
+    return max(found, default=None)
+
+
+def _tick(value: int | dt.datetime) -> int:
+    """Return the tick of a timestamp as Arrow has it in Python: an integer, or an instant in UTC."""
+    if isinstance(value, int):
+        return value
+    return (value.replace(tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 ADVANCE = StatementKind(AdvanceStatement, ("ADVANCE",), _read, _text, _bind, clauses_of_a_server=of_a_server)

@@ -113,7 +113,8 @@ def _read(parser: ClauseGrammar, head: Head) -> CreateSource:
         hint = "a relation has PRIMARY KEY (column, ...) among its columns"
         raise parser._misplaced("only a stream has promises", promises[0].span, hint)
     if is_stream and key:
-        raise parser._misplaced("PRIMARY KEY belongs to a relation", key_span)
+        hint = "a stream promises UNIQUE (k), behind TIMESTAMP BY: FROM ... TIMESTAMP BY at UNIQUE (k)"
+        raise parser._misplaced("PRIMARY KEY belongs to a relation", key_span, hint)
     return CreateSource(
         name,
         is_stream,

@@ -28,7 +28,7 @@ from penstock.language.queries import Name
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.statement import Statement
 from penstock.language.text import TextSpan
-from penstock.types import UNKNOWN_TYPE, type_name
+from penstock.types import UNKNOWN_TYPE, Unit, type_name, unit_of_present
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,21 @@ def _column_values(
         elif pa.types.is_integer(column.type) and isinstance(given, Decimal | float) and value != given:
             message = f"{given} becomes {value}, since {column.name} is {type_name(column.type)}"
             context.warn(message, span_of(node), "declare the column as DOUBLE or DECIMAL to keep it")
+        elif pa.types.is_decimal(column.type) and isinstance(given, Decimal) and value != given:
+            message = f"{given} becomes {value}, since {column.name} is {type_name(column.type)}"
+            context.warn(message, span_of(node), "a DECIMAL with more digits behind the point, or a DOUBLE, keeps it")
+        elif pa.types.is_timestamp(column.type) and _is_of_milliseconds(given):
+            message = f"{given} is read as seconds since 1970, which is no instant of this century"
+            hint = f"TIMESTAMP_MILLIS({given}) is the instant of so many milliseconds"
+            context.warn(message, span_of(node), hint)
     if wrong:
         raise BindingFailed
     return converted
+
+
+def _is_of_milliseconds(given: Any) -> bool:
+    """Return whether a number is an instant of this century in milliseconds since 1970, and in seconds of none."""
+    return isinstance(given, int) and unit_of_present(given) is Unit.MILLISECOND
 
 
 INSERT = StatementKind(Insert, ("INSERT",), _read, _text, _bind)

@@ -25,7 +25,7 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.synopses.promises.punctuations import Punctuations
-from penstock.types import CALENDAR, END, MOST_TICKS, Unit
+from penstock.types import CALENDAR, END, MOST_TICKS, Unit, unit_of_present
 
 NULL_KEY = "NULL in the primary key"
 TOO_FAR_AHEAD = "too far ahead"
@@ -36,8 +36,6 @@ NO_PUNCTUATION = "no punctuation"
 NO_BEGIN = "the period has no begin"
 EMPTY_PERIOD = "the period is empty"
 _DAY = 86_400_000_000
-#: Seconds since 1970 of instants from 2001 until 2100.
-_PRESENT = range(1_000_000_000, 4_102_444_800)
 
 
 @dataclass(frozen=True)
@@ -313,16 +311,14 @@ def unit_warning(source: Source, tick: int | None) -> str | None:
     if tick is None or source.domain is None or source.domain.calendar or source.timestamp is None:
         return None
     declared, column = source.domain.unit, source.columns[source.timestamp].name
-    for unit in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
-        if tick * unit.value // Unit.SECOND.value in _PRESENT:
-            if unit is declared:
-                return None
-            return (
-                f"{column} of {source.name} has the value {tick}, {_shown_instant(tick, declared)} by its UNIT "
-                f"{declared.name}, and {_shown_instant(tick, unit)} in {unit.name}: TIMESTAMP BY {column} UNIT "
-                f"{unit.name} declares that"
-            )
-    return None
+    unit = unit_of_present(tick)
+    if unit is None or unit is declared:
+        return None
+    return (
+        f"{column} of {source.name} has the value {tick}, {_shown_instant(tick, declared)} by its UNIT "
+        f"{declared.name}, and {_shown_instant(tick, unit)} in {unit.name}: TIMESTAMP BY {column} UNIT "
+        f"{unit.name} declares that"
+    )
 
 
 def _shown_instant(tick: int, unit: Unit) -> str:

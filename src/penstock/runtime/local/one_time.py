@@ -58,6 +58,9 @@ _OF_REASONS = {
     ),
     "no usable timestamp": "a row has a timestamp and its key, and + or - in the column of OPERATION BY",
     "bad text": "texts are read as UTF-8: iconv -f LATIN1 -t UTF-8 converts a file",
+    "broken JSON: Expecting value at column 1": "json has one object a line; a file of cells has the format 'csv'",
+    "not a readable": "the option format is that of the file: csv and json of text, parquet and arrow of columns",
+    "the compressed file is damaged": "a name that ends with .gz, .bz2, .zst, .xz or .lz4 is that of a compressed file",
     "bad number": "a number is written as 1234.5, with a point and nothing between thousands",
 }
 

@@ -113,8 +113,9 @@ _WORD = 0.4
 _MOST = 0.8
 
 
-def nearest_address(path: str, routes: Iterable[Any]) -> str | None:
-    """Return a hint with the address that is like `path`, or the methods of `path` itself; None where none is."""
+def nearest_address(path: str, routes: Iterable[Any], method: str = "GET") -> str | None:
+    """Return a hint with the address that is like `path`, or the methods of `path` itself; None where none is, and
+    where `method` is one that removes or replaces and the address has others."""
     words = path.split("/")[1:]
     found: list[tuple[float, int, str, str]] = []
     for place, route in enumerate(routes):
@@ -122,16 +123,16 @@ def nearest_address(path: str, routes: Iterable[Any]) -> str | None:
             others = route.path.replace(":path}", "}").split("/")[1:]
             likes = [_like(words, others), _like(["v1", *words], others, _WORD)]
             found += [
-                (like[0], place, like[1], method)
-                for like in likes
-                if like is not None
-                for method in route.methods or ()
+                (like[0], place, like[1], each) for like in likes if like is not None for each in route.methods or ()
             ]
     if not found:
         return None
     # Of several that are as near, the first that is declared.
     cost, _, address, _ = min(found)
-    methods = " or ".join(sorted({method for *_, there, method in found if there == address}))
+    there = {each for *_, other, each in found if other == address}
+    if cost and method in ("DELETE", "PUT", "PATCH") and method not in there:
+        return None
+    methods = " or ".join(sorted(there))
     return f"{methods} is" if not cost else f"did you mean {methods} {address}?"
 
 

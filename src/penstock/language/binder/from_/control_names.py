@@ -31,6 +31,8 @@ def control_table(name: Name, context: Context) -> ControlTable:
     table = control.get(name.key)
     if table is None or not name.matches(table.source.name):
         known = [one.source.name.removeprefix(f"{CONTROL_SCHEMA}.") for one in control.values()]
-        hint = nearest(name.text, known) or f"SELECT DISTINCT object FROM {CONTROL_SCHEMA}.columns lists them"
+        declared = context.catalog.kind(name.key)
+        own = f"what is declared has no schema: SELECT * FROM {name.text}" if declared else None
+        hint = own or nearest(name.text, known) or f"SELECT DISTINCT object FROM {CONTROL_SCHEMA}.columns lists them"
         context.fail("P0201", f"unknown control relation {name.whole}", name.span, hint)
     return table

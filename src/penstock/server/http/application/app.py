@@ -71,7 +71,7 @@ def create_app(door: HttpDoor) -> ASGIApp:
 
 
 #: What a request is that was to execute or declare something, behind a hint.
-_SENT = "; a statement, CREATE QUERY too, is sent by POST /v1/statements"
+_SENT = "; a statement, CREATE QUERY or DROP STREAM too, is sent by POST /v1/statements"
 #: Members of bodies by which other systems take the values of a statement.
 _VALUES = frozenset(("params", "parameters", "args", "arguments", "values", "bind", "binds"))
 
@@ -170,7 +170,8 @@ async def _of_the_framework(request: Request, error: Exception) -> Response:
         message = f"the body is not UTF-8: byte {cause.start + 1} is 0x{cause.object[cause.start]:02X}"
     else:
         message = str(error.detail)[:500]
-    near = nearest_address(request.url.path, _ROUTES) if error.status_code in (404, 405) else None
+    is_place = error.status_code in (404, 405)
+    near = nearest_address(request.url.path, _ROUTES, request.method) if is_place else None
     hint = near or "/openapi.json lists what there is"
     if error.status_code == 405 or near is None:
         hint += _SENT
