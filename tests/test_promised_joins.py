@@ -294,3 +294,35 @@ def test_a_slide_below_another_join_is_refused() -> None:
     with pytest.raises(PenstockError, match="below another join or a DISTINCT is not supported yet") as caught:
         run_local([query], {})
     assert caught.value.code == "P0901"
+
+
+def _inputs_of_join(declared: str, text: str) -> list[str]:
+    """Return the steps from which the one promised join of a query has its rows."""
+    plan = plan_queries([_query(declared, text)])
+    (join,) = (step for step in plan.steps if isinstance(step.spec, PromisedJoinSpec))
+    return [plan.steps[edge.step].spec.title for edge in join.inputs]
+
+
+def test_rows_that_are_a_whole_stream_are_not_sent_again() -> None:
+    """F is read once; how many of its elements an instant has is counted where they are ingested."""
+    assert _inputs_of_join(ORDERS + FULFILMENTS, BOTH)[1:] == ["AcceptedScan", "InstantCounts"]
+
+
+def test_rows_that_are_not_a_whole_stream_need_thin_rows() -> None:
+    selected = BOTH.replace("O.id = F.id", "O.id = F.id AND F.item <> 'c'")
+    found = _inputs_of_join(ORDERS + FULFILMENTS, selected)
+    assert found[2:] == ["AcceptedScan", "InstantCounts"]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_rows_that_cannot_join_are_last_rows_of_their_values(shards: int) -> None:
+    """1 is closed at 5 and not at 4, since a row at 2 has no item."""
+    fulfilments: Rows = [(1, 1, "z"), (2, 1, None), (3, 2, "a"), (4, 2, "a"), (5, 2, "a"), (6, 1, "a")]
+    declared = _stream("O", "id BIGINT, item STRING") + _stream(
+        "F", "id BIGINT, item STRING", "CLUSTERED BY (id) WITHIN 2 ROWS"
+    )
+    query = _query(declared, "SELECT O.id, F.t AS at FROM O, F WHERE O.id = F.id AND O.item = F.item")
+    for ts in (2, 3, 4, 5, 6):
+        inputs = _inputs(query, {"O": [(ts, 1, "a")], "F": fulfilments})
+        found = run_local([query], inputs, shards=shards, batch_rows=2, reload=True).tables["q"]
+        assert_same(query, found, run_oracle(query, inputs))

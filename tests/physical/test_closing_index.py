@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.properties.promises import Clustered, Ordered, Within
+from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.synopses.promises.closing_index import ClusteredIndex, OrderedIndex, closing_index
 from penstock.physical.synopses.promises.element_counts import ElementCounts
 from penstock.testing.promises.closings import cluster_closings, order_closing, whole
@@ -64,6 +65,7 @@ class _Shard:
     def __init__(self, promise: Clustered | Ordered, types: Sequence[pa.DataType]) -> None:
         self._promise, self._types = promise, types
         self.index, self.counts = closing_index(promise, types), ElementCounts()
+        self._values: dict[tuple[int, int], Row] = {}
 
     def reload(self) -> None:
         index, counts = closing_index(self._promise, self._types), ElementCounts()
@@ -76,9 +78,17 @@ class _Shard:
         """Return the closings of a round of which `rows` are in this shard."""
         self.counts.advance(np.array([ts for ts, _ in every], np.int64))
         ts = np.array([at for at, _ in rows], np.int64)
-        found = self.index.advance(heartbeat, _columns([row for _, row in rows], self._types), ts, self.counts)
-        values = [tuple(column[i].as_py() for column in found.columns) for i in range(len(found.instants))]
+        columns = _columns([row for _, row in rows], self._types)
+        first, second = fingerprints(columns, len(rows))
+        self._values |= dict(
+            zip(zip(first.tolist(), second.tolist(), strict=True), (row for _, row in rows), strict=True)
+        )
+        self.index.advance(heartbeat, columns, ts, self.counts)
+        if not isinstance(self.index, ClusteredIndex):
+            return []
+        found = self.index.closings
         assert found.instants.tolist() == sorted(found.instants)
+        values = [self._values[key] for key in zip(found.first.tolist(), found.second.tolist(), strict=True)]
         return list(
             zip((whole(value, range(len(value))) or () for value in values), found.instants.tolist(), strict=True)
         )

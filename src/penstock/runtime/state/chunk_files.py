@@ -33,7 +33,7 @@ from penstock.storage.documents import Document
 from penstock.storage.seals import damaged, other_format, sealed, unsealed
 
 #: The layout of manifests and data files, and of what operators keep in them. A state with another number is refused.
-FORMAT = 12
+FORMAT = 13
 #: Returns the place by which the file at a path is sealed.
 Place = Callable[[Path], str]
 #: How the names of bases end.

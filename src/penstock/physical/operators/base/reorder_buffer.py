@@ -15,6 +15,11 @@ from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.types import BEGIN
 
+#: Up to this many elements that are ahead wait for the next round before they go to the queue.
+_SHORT = 1 << 10
+#: Nothing of a batch of more elements waits like that: it would keep the memory of all of them.
+_LONG = 1 << 16
+
 
 class ReorderBuffer:
     """A buffer that accepts elements in any order and returns those whose ts the heartbeat has reached. Only elements
@@ -30,9 +35,13 @@ class ReorderBuffer:
     def queue(self) -> CalendarQueue:
         """Return the synopsis of what remains after a round."""
         for elements in self._kept:
-            self._queue.push(_pack(elements))
+            self._push(elements)
         self._kept = []
         return self._queue
+
+    def _push(self, elements: Elements) -> None:
+        # Parts of a batch would keep the memory of the whole of it.
+        self._queue.push(_pack(elements.take(np.arange(len(elements)))))
 
     def add(self, elements: Elements) -> None:
         if len(elements):
@@ -61,19 +70,32 @@ class ReorderBuffer:
 
     def parts_until(self, heartbeat: int) -> list[Elements]:
         """Do the same as `until`, but return the batches unconcatenated; none of them is empty."""
-        due = [_unpack(batch) for batch in self._queue.pop_until(heartbeat)]
+        due = [_unpack(batch) for batch in self._queue.pop_until(heartbeat)] if self._queue.rows else []
         if not self._fresh and not self._kept:
             return due
-        for elements in (*self._kept, *self._fresh):
-            if int(elements.ts.max()) <= heartbeat:
+        waited, left = len(self._kept), list[Elements]()
+        for number, elements in enumerate((*self._kept, *self._fresh)):
+            ready = elements.ts <= heartbeat
+            there = int(np.count_nonzero(ready))
+            if there == len(elements):
                 due.append(elements)
-            elif int(elements.ts.min()) > heartbeat:
-                self._queue.push(_pack(elements))
-            else:
-                ready = elements.ts <= heartbeat
-                self._queue.push(_pack(elements.filter(~ready)))
+                continue
+            early = elements
+            if there and ready[:there].all():
+                due.append(elements.slice(0, there))
+                early = elements.slice(there, len(elements))
+            elif there:
                 due.append(elements.filter(ready))
-        self._kept, self._fresh = [], []
+                early = elements.filter(~ready)
+            if number < waited:
+                self._push(early)
+            else:
+                left.append(early)
+        if sum(map(len, left)) > _SHORT or max((len(elements) for elements in self._fresh), default=0) > _LONG:
+            for early in left:
+                self._push(early)
+            left = []
+        self._kept, self._fresh = left, []
         return due
 
 

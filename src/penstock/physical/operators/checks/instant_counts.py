@@ -11,6 +11,7 @@ from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.extremes import order_keys
 from penstock.physical.operators.base.contract import Operator
 from penstock.physical.plan.inputs import InstantCountsSpec
+from penstock.physical.synopses.promises.element_counts import ElementCounts
 from penstock.types import END
 
 #: The rank of a NULL or NaN, of which nothing is promised; those of values are not negative.
@@ -25,9 +26,12 @@ class InstantCounts(Operator):
         if not len(elements):
             return []
         spec = self._spec
+        instants: Int64s
+        columns: tuple[pa.Array, ...]
         if spec.greatest is None:
-            instants, counts = np.unique(elements.ts, return_counts=True)
-            columns: tuple[pa.Array, ...] = (pa.array(counts.astype(np.int64)),)
+            every = ElementCounts()
+            every.advance(elements.ts)
+            instants, columns = every.instants, (pa.array(np.diff(every.totals)),)
         else:
             values = elements.columns[spec.greatest]
             found = ranks(values, spec.descending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from penstock.physical.synopses.promises.element_counts import ElementCounts
 from penstock.physical.synopses.promises.punctuated_index import PunctuatedIndex
 
 _NONE = np.empty(0, np.int64)
+NO_ROWS: Mapping[int, Elements | None] = MappingProxyType({})
 
 
 class FollowedPromise:
@@ -59,15 +61,19 @@ def _index(base: ClosingBase) -> ClusteredIndex | OrderedIndex | PunctuatedIndex
 class ClosingFollower:
     """The promises of an operator, in one shard.
 
-    State: an index a promise and base, N of every stream that is counted, thin rows ahead of the heartbeat.
+    State: an index a promise and base, N of every stream that is counted, thin rows and counts ahead of the heartbeat.
+
+    Args:
+        rows: how many of the first ports of the operator have rows of its own, which it passes on in `advance`.
     """
 
-    def __init__(self, closings: Sequence[ClosingSpec]) -> None:
+    def __init__(self, closings: Sequence[ClosingSpec], rows: int = 0) -> None:
         self.promises = [FollowedPromise(one) for one in closings]
         bases = [base for one in closings for base in one.bases]
         self._counts = {base.counts: ElementCounts() for base in bases if base.counts is not None}
-        ports = {base.values for base in bases if base.values is not None}
-        self._early = {port: ReorderBuffer() for port in sorted(ports | self._counts.keys())}
+        self._values = {base.values for base in bases if base.values is not None}
+        thin = (port for port in sorted(self._values | self._counts.keys()) if port >= rows)
+        self._early = {port: ReorderBuffer() for port in thin}
 
     def synopses(self) -> Mapping[str, Synopsis]:
         """Return the state, by names that are unique in the operator."""
@@ -78,20 +84,27 @@ class ClosingFollower:
         return found
 
     def process(self, port: int, elements: Elements) -> None:
-        """Accept thin rows at a port of the operator."""
-        self._early[port].add(elements)
+        """Accept thin rows or counts at a port of the operator; those of other ports are left out."""
+        if port in self._early:
+            self._early[port].add(elements)
 
-    def advance(self, heartbeat: int) -> None:
-        """Find the closings up to `heartbeat`."""
-        arrived = {port: buffer.until(heartbeat) for port, buffer in self._early.items()}
+    def advance(self, heartbeat: int, own: Mapping[int, Elements | None] = NO_ROWS) -> None:
+        """Find the closings up to `heartbeat`. own: by port, rows of the operator up to there."""
+        arrived = {**own, **{port: buffer.until(heartbeat) for port, buffer in self._early.items()}}
         times = {port: _NONE if rows is None else rows.ts for port, rows in arrived.items()}
         for port, counts in self._counts.items():
-            counts.advance(times[port])
+            if port in self._values:
+                counts.advance(times[port])
+            else:
+                counts.take(arrived[port])
         unread = ElementCounts()
         for one in self.promises:
             for base, index in zip(one.bases, one.indexes, strict=True):
                 assert base.values is not None, "values are closed by rows of their stream"
                 rows = arrived[base.values]
-                columns = [pa.array([], kind) for kind in base.types] if rows is None else rows.columns
+                if rows is None:
+                    columns = [pa.array([], kind) for kind in base.types]
+                else:
+                    columns = [rows.columns[place] for place in base.places]
                 counts = unread if base.counts is None else self._counts[base.counts]
                 index.advance(heartbeat, columns, times[base.values], counts)

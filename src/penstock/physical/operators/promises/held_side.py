@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Bools, Elements, Int64s, concat_arrays, int64s, taken
+from penstock.physical.kernels.compiling import compiled
+from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.promises.follower import FollowedPromise
@@ -26,7 +28,7 @@ from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.promises.closing_index import can_close
 from penstock.physical.synopses.promises.held_rows import HeldRows
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
-from penstock.types import BEGIN, END
+from penstock.types import END
 
 #: The lanes of a row: WAITING or ENTERED (0 for one that has ended); when it enters; the end of its window; the last
 #: instant at which it answers look-ups; the first one at which it does not, be it for its window; when it first found a
@@ -37,8 +39,50 @@ WAITING, ENTERED = 1, 2
 _NONE = np.empty(0, np.int64)
 
 
+@compiled(reads="rows values", counted=False)
+def _put_least(lanes: Int64s, lane: int, rows: Int64s, values: Int64s) -> None:
+    for i in range(rows.shape[0]):
+        lanes[rows[i], lane] = min(lanes[rows[i], lane], values[i])
+
+
+@compiled(reads="slots", counted=False)
+def _leave(slots: Int64s, lanes: Int64s, heartbeat: int) -> None:
+    """Note when rows leave, each of which may occur several times, and end those that do until `heartbeat`."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        if lanes[slot, STATE] == 0:
+            continue
+        lanes[slot, LEAVES] = min(lanes[slot, UNTIL] + 1, lanes[slot, STOP], END)
+        if lanes[slot, LEAVES] <= heartbeat + 1 and lanes[slot, STATE] == ENTERED:
+            lanes[slot, STATE] = 0
+
+
+@compiled(reads="start stop", counted=False)
+def _begin(lanes: Int64s, start: Int64s, stop: Int64s) -> None:
+    """Write the numbers of rows that come, by (row, lane)."""
+    for i in range(lanes.shape[0]):
+        lanes[i, STATE], lanes[i, START], lanes[i, STOP] = WAITING, start[i], stop[i]
+        lanes[i, UNTIL], lanes[i, LEAVES], lanes[i, MET] = END, END, END
+
+
+@compiled(counted=False)
+def _stay(lanes: Int64s, heartbeat: int, kept: Int64s) -> int:
+    """Note when rows leave; write those that do not until `heartbeat` to `kept`, and return how many they are."""
+    count = 0
+    for row in range(lanes.shape[0]):
+        lanes[row, LEAVES] = min(lanes[row, UNTIL] + 1, lanes[row, STOP], END)
+        if lanes[row, LEAVES] > heartbeat + 1:
+            kept[count] = row
+            count += 1
+    return count
+
+
 class RowsOfSide(Protocol):
     """Rows by their numbers."""
+
+    @property
+    def by_row(self) -> Int64s:
+        """Return the numbers by (row, lane), as they lie in memory."""
 
     def lane(self, lane: int, rows: Int64s) -> Int64s:
         """Return a number of each of some rows."""
@@ -52,16 +96,25 @@ class RowsOfSide(Protocol):
 
 @dataclass
 class FreshRows:
-    """Rows that are not stored. lanes: by (lane, row)."""
+    """Rows that are not stored. lanes: by (lane, row); in memory those of a row are contiguous."""
 
     values: Sequence[pa.Array]
     lanes: Int64s
+
+    @staticmethod
+    def of(values: Sequence[pa.Array], lanes: int, length: int) -> FreshRows:
+        """Return rows with that many lanes, which are to be written."""
+        return FreshRows(values, np.empty((length, lanes), np.int64).T)
+
+    @property
+    def by_row(self) -> Int64s:
+        return self.lanes.T
 
     def __len__(self) -> int:
         return int(self.lanes.shape[1])
 
     def take(self, rows: Int64s) -> FreshRows:
-        return FreshRows(self.columns(rows), self.lanes[:, rows])
+        return FreshRows(self.columns(rows), self.by_row[rows].T)
 
     @staticmethod
     def both(one: FreshRows, other: FreshRows) -> FreshRows:
@@ -69,14 +122,14 @@ class FreshRows:
         if not len(one) or not len(other):
             return one if len(one) else other
         columns = [concat_arrays([a, b]) for a, b in zip(one.values, other.values, strict=True)]
-        return FreshRows(columns, np.concatenate([one.lanes, other.lanes], axis=1))
+        return FreshRows(columns, np.concatenate([one.by_row, other.by_row]).T)
 
     def lane(self, lane: int, rows: Int64s) -> Int64s:
         found: Int64s = self.lanes[lane, rows]
         return found
 
     def put_lane(self, lane: int, rows: Int64s, values: Int64s) -> None:
-        np.minimum.at(self.lanes[lane], rows, values)
+        _put_least(self.by_row, lane, rows, values)
 
     def columns(self, rows: Int64s) -> list[pa.Array]:
         return taken(self.values, rows)
@@ -88,13 +141,17 @@ class RowsInTable:
     def __init__(self, table: HeldRows) -> None:
         self.table = table
 
+    @property
+    def by_row(self) -> Int64s:
+        return self.table.by_slot.integers
+
     def lane(self, lane: int, rows: Int64s) -> Int64s:
         found: Int64s = self.table.integers[lane, rows]
         return found
 
     def put_lane(self, lane: int, rows: Int64s, values: Int64s) -> None:
-        np.minimum.at(self.table.integers[lane], rows, values)
-        self.table.touch(np.unique(rows))
+        _put_least(self.by_row, lane, rows, values)
+        self.table.touch(rows)
 
     def columns(self, rows: Int64s) -> list[pa.Array]:
         return self.table.key_columns(rows)
@@ -106,7 +163,10 @@ class _Closer:
     def __init__(self, by: ClosedBy, promise: FollowedPromise, table: HeldRows) -> None:
         self._columns, self._promise = by.columns, promise
         self._slots: HeldSlots = held_slots(promise, table, by.columns)
-        self.put = self._slots.put
+
+    def put(self, slots: Int64s, columns: Sequence[pa.Array]) -> None:
+        """Add rows that are stored. columns: of the rows."""
+        self._slots.put(slots, [columns[c] for c in self._columns])
 
     def first(self, columns: Sequence[pa.Array], came: Int64s) -> Int64s:
         """Return the first closing of each row from its own instant on; END where it is not known."""
@@ -114,8 +174,7 @@ class _Closer:
 
     def closed(self) -> tuple[Int64s, Int64s]:
         """Return the slots whose values were closed in this round, and when; some may be dead."""
-        slots = self._slots.closed()
-        return slots, self._promise.until(self._slots.values(slots), np.full(len(slots), BEGIN, np.int64))
+        return self._slots.closings()
 
 
 class HeldSide:
@@ -139,7 +198,9 @@ class HeldSide:
         lanes = self._closed_lanes.stop + 2 * len(references)
         self.table = HeldRows(spec.types[: spec.came] if spec.came is not None else spec.types, lanes, spec.key)
         self.stored = RowsInTable(self.table)
+        self._no_values = self.table.key_columns(_NONE)
         self._early = ReorderBuffer()
+        self._due: Elements | None = None
         self._leaving = [
             _Closer(one, followed[one.closing], self.table) for one in spec.leaving if not one.is_reference
         ]
@@ -148,7 +209,7 @@ class HeldSide:
         ]
         firsts = range(self._closed_lanes.stop, lanes, 2)
         self._references = [
-            (one, first, FollowedReference(one.closing, counted, self.table, first))
+            (one, FollowedReference(one.closing, counted, self.table, first))
             for one, first in zip(references, firsts, strict=True)
         ]
         self._starts, self._ends = ExpirationIndex(self.table, START), ExpirationIndex(self.table, LEAVES)
@@ -157,6 +218,7 @@ class HeldSide:
         self._leaves_later = spec.ends or spec.slide is not None or self._waits
         self.fresh = self._no_rows()
         self._later = self._no_rows()
+        self._keyed: tuple[Int64s, UInt64s, UInt64s] | None = None
         #: Slots that may have ended in this round.
         self.touched: list[Int64s] = []
 
@@ -164,14 +226,28 @@ class HeldSide:
         return {"held": self.table, "early": self._early.queue}
 
     def process(self, elements: Elements) -> None:
-        if not self._preserved:
-            elements = elements.filter(keyed_rows(elements.columns, self._spec.key, len(elements)))
+        if not self._spec.accepted:
+            elements = self._needed(elements)
         came = self._spec.came
         if came is not None:
             # They are held from the timestamps of their elements on.
             columns = (*elements.columns[:came], pa.array(elements.ts))
             elements = Elements(columns, int64s(elements.columns[came]), elements.exp)
         self._early.add(elements)
+
+    def _needed(self, elements: Elements) -> Elements:
+        """Return the rows without those that are answered in no case."""
+        if self._preserved or not any(elements.columns[c].null_count for c in self._spec.key):
+            return elements
+        return elements.filter(keyed_rows(elements.columns, self._spec.key, len(elements)))
+
+    def arrive(self, heartbeat: int) -> Elements | None:
+        """Take the rows up to `heartbeat`, which `begin` then knows; return them, all that were accepted if they are
+        among them."""
+        self._due = arrived = self._early.until(heartbeat)
+        if arrived is not None and self._spec.accepted:
+            self._due = self._needed(arrived.valid())
+        return arrived
 
     def begin(self, heartbeat: int) -> None:
         """Take the closings of a round, and let rows enter: `fresh` are those that do in this round."""
@@ -182,11 +258,23 @@ class HeldSide:
         if self._waits:
             now = self._enters(arrived.lanes) <= heartbeat
             self._later, arrived = arrived.take(np.flatnonzero(~now)), arrived.take(np.flatnonzero(now))
-        self.fresh = FreshRows.both(entering, arrived)
+        self.fresh, self._keyed = FreshRows.both(entering, arrived), None
         lanes = self.fresh.lanes
-        lanes[START] = self._enters(lanes)
-        lanes[UNTIL] = np.maximum(lanes[UNTIL], lanes[START])
+        if self._waits:
+            lanes[START] = self._enters(lanes)
+            lanes[UNTIL] = np.maximum(lanes[UNTIL], lanes[START])
         lanes[STATE] = ENTERED
+
+    @property
+    def keyed(self) -> tuple[Int64s, UInt64s, UInt64s]:
+        """Return the rows of `fresh` that can have a partner, and the fingerprints of their keys."""
+        if self._keyed is None:
+            fresh, key = self.fresh, self._spec.key
+            first, second = fingerprints([fresh.values[c] for c in key], len(fresh))
+            there = keyed_rows(fresh.values, key, len(fresh))
+            rows = np.flatnonzero(there)
+            self._keyed = (rows, first, second) if len(rows) == len(fresh) else (rows, first[rows], second[rows])
+        return self._keyed
 
     def _enters(self, lanes: Int64s) -> Int64s:
         """Return when rows that wait enter; END where it is not known. lanes: by (lane, row)."""
@@ -194,33 +282,30 @@ class HeldSide:
         return found
 
     def _arrived(self, heartbeat: int) -> FreshRows:
-        elements = self._early.until(heartbeat)
-        if elements is None:
+        elements, self._due = self._due, None
+        if elements is None or not len(elements):
             return self._no_rows()
         columns, came, start = list(elements.columns), elements.ts, elements.ts
         if self._spec.came is not None:
             start = int64s(columns.pop())
-        lanes = np.empty((self.table.integers.shape[0], len(came)), np.int64)
-        lanes[STATE], lanes[STOP], lanes[LEAVES], lanes[MET] = WAITING, elements.exp, END, END
-        lanes[UNTIL] = END
+        arrived = FreshRows.of(columns, len(self.table.integers), len(came))
+        lanes = arrived.lanes
+        _begin(arrived.by_row, np.ascontiguousarray(start), np.ascontiguousarray(elements.exp))
         for one in self._leaving:
             np.minimum(lanes[UNTIL], one.first(columns, came), out=lanes[UNTIL])
-        for by, first, reference in self._references:
+        for by, reference in self._references:
             there = can_close([columns[c] for c in by.columns], len(came))
-            numbers, instants = reference.dues(came)
-            lanes[first], lanes[first + 1] = np.where(there, numbers, END), np.where(there, instants, END)
-            settled = reference.settled(lanes[first], lanes[first + 1], heartbeat)
-            np.minimum(lanes[UNTIL], settled, out=lanes[UNTIL])
-        lanes[UNTIL] = self._at_boundary(lanes[UNTIL])
-        lanes[START] = start
+            reference.arrive(came, there, heartbeat, arrived.by_row, UNTIL)
+        if self._spec.slide is not None:
+            lanes[UNTIL] = self._at_boundary(lanes[UNTIL])
         for lane, condition in zip(self._closed_lanes, self._entering, strict=True):
             lanes[lane] = np.minimum.reduce([one.first(columns, came) for one in condition])
-        return FreshRows(columns, lanes)
+        return arrived
 
     def _close(self, heartbeat: int) -> FreshRows:
         """Give rows that are stored what their closings say; return those that enter, which are stored no more."""
         closed = [one.closed() for one in self._leaving]
-        closed += [reference.closed(heartbeat) for _, _, reference in self._references]
+        closed += [reference.closed(heartbeat) for _, reference in self._references]
         self._note_first(UNTIL, [(slots, self._at_boundary(instants)) for slots, instants in closed])
         self.touched += [slots for slots, _ in closed]
         if not self._waits:
@@ -235,42 +320,53 @@ class HeldSide:
         self.table.touch(found)
         lanes = self.table.integers[:, found]
         entering = self._enters(lanes) <= heartbeat
-        rows = FreshRows(self.table.key_columns(found[entering]), lanes[:, entering])
+        rows = FreshRows(self.table.key_columns(found[entering]), lanes.T[entering].T)
         self.table.end(found[entering])
         return rows
 
     def _note_first(self, lane: int, closed: Sequence[tuple[Int64s, Int64s]]) -> None:
         """Note the first closing of rows of which none is known: what closed them in an earlier round decides."""
-        numbers = self.table.integers[lane]
-        known = [numbers[slots] < END for slots, _ in closed]
-        for (slots, instants), before in zip(closed, known, strict=True):
-            np.minimum.at(numbers, slots[~before], instants[~before])
+        numbers, lanes = self.table.integers[lane], self.table.by_slot.integers
+        fresh = [numbers[slots] == END for slots, _ in closed]
+        for (slots, instants), there in zip(closed, fresh, strict=True):
+            _put_least(lanes, lane, slots[there], instants[there])
 
     def settle(self, heartbeat: int) -> None:
         """Store what is held after a round, and end what is not."""
+        if self._leaves_later:
+            self._settle_table(heartbeat)
+        elif self.touched:
+            touched = np.concatenate(self.touched)
+            _leave(touched, self.table.by_slot.integers, heartbeat)
+            self.table.touch(touched)
+        kept = np.empty(len(self.fresh), np.int64)
+        self._store(kept[: _stay(self.fresh.by_row, heartbeat, kept)])
+        self.fresh, self._later, self._keyed = self._no_rows(), self._no_rows(), None
+
+    def _settle_table(self, heartbeat: int) -> None:
+        """Settle rows that are stored, some of which leave at an instant that is known before."""
         touched = self.table.alive(np.concatenate([_NONE, *self.touched]))
         lanes = self.table.integers
         lanes[LEAVES, touched] = np.minimum(later(lanes[UNTIL, touched], 1), lanes[STOP, touched])
         self.table.touch(touched)
         ended = [touched[lanes[LEAVES, touched] <= heartbeat + 1]]
-        if self._leaves_later:
-            self._ends.put(touched[(lanes[LEAVES, touched] > heartbeat + 1) & (lanes[LEAVES, touched] < END)])
-            ended.append(self._ends.until(heartbeat + 1))
+        self._ends.put(touched[(lanes[LEAVES, touched] > heartbeat + 1) & (lanes[LEAVES, touched] < END)])
+        ended.append(self._ends.until(heartbeat + 1))
         slots = self.table.alive(np.concatenate(ended))
         self.table.end(slots[lanes[STATE, slots] == ENTERED])
-        fresh = self.fresh.lanes
-        fresh[LEAVES] = np.minimum(later(fresh[UNTIL], 1), fresh[STOP])
-        kept = np.flatnonzero(fresh[LEAVES] > heartbeat + 1)
-        self._store(FreshRows.both(self.fresh.take(kept), self._later))
-        self.fresh, self._later = self._no_rows(), self._no_rows()
 
-    def _store(self, rows: FreshRows) -> None:
-        if not len(rows):
+    def _store(self, kept: Int64s) -> None:
+        """Store some of the rows that have entered, and those that wait."""
+        if not len(kept) and not len(self._later):
             return
-        slots = self.table.add(rows.values, rows.lanes)
+        rows = FreshRows.both(self.fresh.take(kept), self._later)
+        prints = None
+        if len(rows) == len(kept) and self._keyed is not None and len(self._keyed[0]) == len(self.fresh):
+            prints = self._keyed[1][kept], self._keyed[2][kept]
+        slots = self.table.add(rows.values, rows.lanes, prints)
         for one in (*self._leaving, *(one for condition in self._entering for one in condition)):
-            one.put(slots)
-        for _, _, reference in self._references:
+            one.put(slots, rows.values)
+        for _, reference in self._references:
             reference.put(slots)
         if self._waits:
             self._starts.put(slots[rows.lanes[STATE] == WAITING])
@@ -282,8 +378,7 @@ class HeldSide:
         return instants if spec.slide is None else round_up(instants, spec.slide, spec.align)
 
     def _no_rows(self) -> FreshRows:
-        lanes = np.empty((self.table.integers.shape[0], 0), np.int64)
-        return FreshRows(self.table.key_columns(_NONE), lanes)
+        return FreshRows.of(self._no_values, len(self.table.integers), 0)
 
 
 def keyed_rows(columns: Sequence[pa.Array], key: Sequence[int], length: int) -> Bools:

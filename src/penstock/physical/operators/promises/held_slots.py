@@ -42,23 +42,31 @@ class HeldSlots(ABC):
         table.followers.append(self._moved)
         table.beside.append(lambda: self.nbytes)
 
-    def put(self, slots: Int64s) -> None:
-        """Add slots (without duplicates) that have become live. Those of a value that is never closed are left out."""
+    def put(self, slots: Int64s, columns: Sequence[pa.Array] | None = None) -> None:
+        """Add slots (without duplicates) that have become live. Those of a value that is never closed are left out.
+
+        Args:
+            columns: the columns of their values, where they are at hand.
+        """
         if self._stale:
             # All live slots are added, these among them.
             self._rebuild()
             return
-        columns = self.values(slots)
-        there = np.flatnonzero(self.promise.can_close(columns, len(slots)))
-        if len(there) < len(slots):
-            slots = slots[there]
-            columns = self.values(slots)
+        columns = self.values(slots) if columns is None else columns
+        there = self.promise.can_close(columns, len(slots))
+        if not there.all():
+            rows = np.flatnonzero(there)
+            slots, columns = slots[rows], taken(columns, rows)
         if len(slots):
             self._add(slots, columns)
 
     def closed(self) -> Int64s:
         """Remove and return the slots whose value was closed in this round; some of them may be dead. It is called
         before slots become live in the round."""
+        return self.closings()[0]
+
+    def closings(self) -> tuple[Int64s, Int64s]:
+        """Do the same, and return the instant of the first closing in this round of each."""
         if self._stale:
             self._rebuild()
         return self._remove()
@@ -88,28 +96,53 @@ class HeldSlots(ABC):
     def _add(self, slots: Int64s, columns: Sequence[pa.Array]) -> None: ...
 
     @abstractmethod
-    def _remove(self) -> Int64s: ...
+    def _remove(self) -> tuple[Int64s, Int64s]: ...
 
 
-@compiled(reads="owners slots")
+@compiled(reads="owners slots", counted=False)
 def _link(owners: Int64s, slots: Int64s, heads: Int64s, links: Int64s) -> None:
+    """Put slots at the heads of the lists of their owners, whose lanes are in `heads`."""
     for i in range(slots.shape[0]):
-        links[slots[i]] = heads[owners[i], 1]
-        heads[owners[i], 1] = slots[i]
+        owner = owners[i]
+        links[slots[i]] = heads[owner, 1] if heads[owner, 0] != 0 else -1
+        heads[owner, 0], heads[owner, 1] = 1, slots[i]
 
 
-@compiled(reads="owners heads links")
-def _linked(owners: Int64s, heads: Int64s, links: Int64s, found: Int64s) -> int:
-    """Write the slots of `owners` to `found`, as far as there is room; return how many they are."""
+@compiled(reads="owners instants links", counted=False)
+def _linked(
+    owners: Int64s, instants: Int64s, heads: Int64s, links: Int64s, found: Int64s, closed: Int64s, remove: bool
+) -> int:
+    """Write the slots of `owners` to `found`, and the instants of their owners to `closed`, as far as there is room;
+    return how many they are. An owner -1 has none. remove: afterwards they have no owners."""
     count = 0
     for i in range(owners.shape[0]):
-        slot = heads[owners[i], 1]
+        owner = owners[i]
+        if owner < 0 or heads[owner, 0] == 0:
+            continue
+        slot = heads[owner, 1]
         while slot >= 0:
             if count < found.shape[0]:
-                found[count] = slot
+                found[count], closed[count] = slot, instants[i]
             count += 1
             slot = links[slot]
+        if remove:
+            heads[owner, 0] = 0
     return count
+
+
+@compiled(reads="links moved", counted=False)
+def _renumber(heads: Int64s, count: int, links: Int64s, moved: Int64s, new_links: Int64s) -> None:
+    """Rewrite the lists of the first `count` owners with the new numbers of slots, without those that have none."""
+    for owner in range(count):
+        slot = heads[owner, 1] if heads[owner, 0] != 0 else -1
+        heads[owner, 1] = -1
+        while slot >= 0:
+            now = moved[slot]
+            if now >= 0:
+                new_links[now] = heads[owner, 1]
+                heads[owner, 1] = now
+            slot = links[slot]
+        heads[owner, 0] = 1 if heads[owner, 1] >= 0 else 0
 
 
 class _LinkedSlots(HeldSlots):
@@ -123,32 +156,37 @@ class _LinkedSlots(HeldSlots):
     def nbytes(self) -> int:
         return 0 if self._stale else self._owners.nbytes + self._links.nbytes
 
+    def _moved(self, kept: Int64s) -> None:
+        if self._stale:
+            return
+        moved = np.full(self._table.count, -1, np.int64)
+        moved[kept] = np.arange(len(kept))
+        links, self._links = self._links, np.empty(max(16, 2 * len(kept)), np.int64)
+        owners = self._owners.count
+        _renumber(self._owners.by_slot.integers, owners, links, moved, self._links)
+        self._owners.touch(np.arange(owners))
+
     def _add(self, slots: Int64s, columns: Sequence[pa.Array]) -> None:
         self._owners.shrink()
         if len(self._links) < self._table.count:
             self._links = np.resize(self._links, 2 * self._table.count)
-        placed = self._owners.place(columns, len(slots))
-        lanes = self._owners.integers
-        lanes[1, placed.unique[lanes[0, placed.unique] == 0]] = -1
-        lanes[0, placed.unique] = 1
-        self._owners.touch(placed.unique)
-        _link(placed.slots, slots, self._owners.by_slot.integers, self._links)
+        owners = self._owners.slots(*fingerprints(columns, len(slots)))
+        _link(owners, slots, self._owners.by_slot.integers, self._links)
+        self._owners.touch(owners)
 
-    def _remove(self) -> Int64s:
+    def _remove(self) -> tuple[Int64s, Int64s]:
         (index,) = self.promise.indexes
         assert isinstance(index, ClusteredIndex), "a union has no CLUSTERED BY"
-        columns, instants = index.closings
-        owners = np.unique(self._owners.find(*fingerprints(columns, len(instants))))
-        owners = owners[owners >= 0]
-        owners = owners[self._owners.integers[0, owners] != 0]
-        heads, found = self._owners.by_slot.integers, np.empty(2 * len(owners), np.int64)
-        count = _linked(owners, heads, self._links, found)
-        if count > len(found):
-            found = np.empty(count, np.int64)
-            _linked(owners, heads, self._links, found)
-        self._owners.integers[0, owners] = 0
-        self._owners.touch(owners)
-        return found[:count]
+        first, second, instants = index.first_closings
+        if not len(instants) or not self._owners.count:
+            return _NONE, _NONE
+        owners = self._owners.find(first, second)
+        heads = self._owners.by_slot.integers
+        count = _linked(owners, instants, heads, self._links, _NONE, _NONE, False)
+        found, closed = np.empty(count, np.int64), np.empty(count, np.int64)
+        _linked(owners, instants, heads, self._links, found, closed, True)
+        self._owners.touch(owners[owners >= 0])
+        return found, closed
 
 
 class _OrderedSlots(HeldSlots):
@@ -171,21 +209,21 @@ class _OrderedSlots(HeldSlots):
     def _add(self, slots: Int64s, columns: Sequence[pa.Array]) -> None:
         self._queue.push(unnamed([pa.array(self._keys(columns[0])), pa.array(slots)]))
 
-    def _remove(self) -> Int64s:
+    def _remove(self) -> tuple[Int64s, Int64s]:
         bounds = [index.bound for index in self.promise.indexes if isinstance(index, OrderedIndex)]
         stand = len(bounds) == len(self._bounds) and all(a is b for a, b in zip(bounds, self._bounds, strict=True))
         if stand or not all(map(len, bounds)):
-            return _NONE
+            return _NONE, _NONE
         self._bounds = bounds
         reached = min(int(self._keys(bound)[0]) for bound in bounds)
         slots = np.concatenate([_NONE, *(int64s(batch.column(1)) for batch in self._queue.pop_until(reached))])
         columns = self.values(slots)
-        is_open = self.promise.until(columns, np.full(len(slots), BEGIN)) == END
+        instants = self.promise.until(columns, np.full(len(slots), BEGIN))
+        is_open = instants == END
         if is_open.any():
             rows = np.flatnonzero(is_open)
             self._add(slots[rows], taken(columns, rows))
-        closed: Int64s = slots[~is_open]
-        return closed
+        return slots[~is_open], instants[~is_open]
 
 
 class _PunctuatedSlots(HeldSlots):
@@ -201,15 +239,15 @@ class _PunctuatedSlots(HeldSlots):
     def _add(self, slots: Int64s, columns: Sequence[pa.Array]) -> None:
         self._slots.append(slots)
 
-    def _remove(self) -> Int64s:
+    def _remove(self) -> tuple[Int64s, Int64s]:
         if not any(index.news for index in self.promise.indexes if isinstance(index, PunctuatedIndex)):
-            return _NONE
+            return _NONE, _NONE
         slots = np.concatenate([_NONE, *self._slots])
         slots = slots[self._table.integers[0, slots] != 0]
-        closed = self.promise.until(self.values(slots), np.full(len(slots), BEGIN)) < END
+        instants = self.promise.until(self.values(slots), np.full(len(slots), BEGIN))
+        closed = instants < END
         self._slots = [slots[~closed]]
-        found: Int64s = slots[closed]
-        return found
+        return slots[closed], instants[closed]
 
 
 def held_slots(promise: FollowedPromise, table: KeyedTable, places: Sequence[int]) -> HeldSlots:

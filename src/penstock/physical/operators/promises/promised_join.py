@@ -16,9 +16,8 @@ import pyarrow as pa
 from penstock.algebra.nodes.promised import JoinResult
 from penstock.expressions.evaluation.evaluate import mask
 from penstock.physical.elements import Bools, Elements, Int64s
-from penstock.physical.kernels.compiled import argsort_time, group_codes
+from penstock.physical.kernels.compiled import argsort_time
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.joins.growth import account
 from penstock.physical.operators.promises.follower import ClosingFollower
@@ -63,29 +62,70 @@ class _Pairs:
         return self.held[side].lane(lane, self.rows[side])
 
 
-@compiled(reads="order left right instants")
+@compiled(reads="left right left_rows right_rows", counted=False)
+def _answering(
+    left: Int64s, right: Int64s, left_rows: Int64s, right_rows: Int64s, a: Int64s, b: Int64s, instants: Int64s
+) -> int:
+    """Find the pairs both of whose rows answer at the instant at which the later one enters; return their number.
+
+    Args:
+        left, right: the numbers of rows by (row, lane).
+        left_rows, right_rows: pairs of rows.
+        a, b, instants: receive the rows of the pairs that are found, and the instants.
+    """
+    count = 0
+    for i in range(left_rows.shape[0]):
+        x, y = left_rows[i], right_rows[i]
+        if left[x, STATE] != ENTERED or right[y, STATE] != ENTERED:
+            continue
+        t = max(left[x, START], right[y, START])
+        if t < left[x, STOP] and t < right[y, STOP] and t <= left[x, UNTIL] and t <= right[y, UNTIL]:
+            a[count], b[count], instants[count] = x, y, t
+            count += 1
+    return count
+
+
+@compiled(reads="order left left_in right right_in instants", counted=False)
 def _meet_once(
     order: Int64s,
     left: Int64s,
+    left_in: Bools,
     right: Int64s,
+    right_in: Bools,
     instants: Int64s,
-    left_until: Int64s,
-    right_until: Int64s,
+    left_fresh: Int64s,
+    left_stored: Int64s,
+    right_fresh: Int64s,
+    right_stored: Int64s,
     left_once: bool,
     right_once: bool,
     made: Bools,
 ) -> None:
-    """Find which pairs are made, in the order of time. A row that leaves after its first pair answers until then."""
+    """Find which pairs are made, in the order of time. A row that leaves after its first pair answers until then.
+
+    Args:
+        left, right: rows of pairs; left_in, right_in: whether they are stored.
+        left_fresh, left_stored, right_fresh, right_stored: the numbers of rows by (row, lane).
+        left_once, right_once: whether rows of the side leave after their first pair.
+        made: receives which pairs are made.
+    """
     for i in range(order.shape[0]):
         pair = order[i]
         t = instants[pair]
         a, b = left[pair], right[pair]
-        made[pair] = t <= left_until[a] and t <= right_until[b]
-        if made[pair]:
-            if left_once:
-                left_until[a] = t
-            if right_once:
-                right_until[b] = t
+        left_until = left_stored[a, UNTIL] if left_in[pair] else left_fresh[a, UNTIL]
+        right_until = right_stored[b, UNTIL] if right_in[pair] else right_fresh[b, UNTIL]
+        made[pair] = t <= left_until and t <= right_until
+        if made[pair] and left_once:
+            if left_in[pair]:
+                left_stored[a, UNTIL] = t
+            else:
+                left_fresh[a, UNTIL] = t
+        if made[pair] and right_once:
+            if right_in[pair]:
+                right_stored[b, UNTIL] = t
+            else:
+                right_fresh[b, UNTIL] = t
 
 
 class PromisedJoin(Operator):
@@ -93,7 +133,7 @@ class PromisedJoin(Operator):
 
     def __init__(self, spec: PromisedJoinSpec) -> None:
         self._spec = spec
-        self._follower = ClosingFollower(spec.closings)
+        self._follower = ClosingFollower(spec.closings, 2)
         followed = dict(zip(spec.closings, self._follower.promises, strict=True))
         references = [one.closing for side in spec.sides for one in side.leaving if one.is_reference]
         self._counted = CountedStreams(references)
@@ -101,7 +141,6 @@ class PromisedJoin(Operator):
             HeldSide(side, followed, self._counted, number in spec.preserved) for number, side in enumerate(spec.sides)
         )
         self._sides = left, right
-        self._thin = {port for one in spec.closings for base in one.bases for port in (base.values, base.counts)}
         #: By side, the slots of rows that found their first partner in this round.
         self._met: tuple[list[Int64s], list[Int64s]] = ([], [])
 
@@ -118,13 +157,13 @@ class PromisedJoin(Operator):
             self._sides[port].process(elements)
             return []
         self._counted.process(port, elements)
-        if port in self._thin:
-            self._follower.process(port, elements)
+        self._follower.process(port, elements)
         return []
 
     def advance(self, moment: Moment) -> list[Elements]:
         heartbeat = moment.heartbeat
-        self._follower.advance(heartbeat)
+        arrived = {number: side.arrive(heartbeat) for number, side in enumerate(self._sides)}
+        self._follower.advance(heartbeat, arrived)
         self._counted.advance(heartbeat)
         for side in self._sides:
             side.begin(heartbeat)
@@ -153,15 +192,14 @@ class PromisedJoin(Operator):
             yield _Pairs((left.stored, right.fresh), (slots, rows), rows)
         if not len(left.fresh) or not len(right.fresh):
             return
-        usable = self._usable(0), self._usable(1)
-        built = 0 if len(usable[0]) < len(usable[1]) else 1
+        built = 0 if len(left.keyed[0]) < len(right.keyed[0]) else 1
+        (known, *prints), (mine, first, second) = self._sides[built].keyed, self._sides[1 - built].keyed
         chains = HashChains()
-        chains.append(*self._fingerprints(built, usable[built]))
-        mine = usable[1 - built]
+        chains.append(*prints)
         for start in range(0, len(mine), _AT_ONCE):
-            part = mine[start : start + _AT_ONCE]
-            probe, found = chains.find(*self._fingerprints(1 - built, part))
-            looked_up, others = part[probe], usable[built][found]
+            part = slice(start, start + _AT_ONCE)
+            probe, found = chains.find(first[part], second[part])
+            looked_up, others = mine[part][probe], known[found]
             both = (looked_up, others) if built else (others, looked_up)
             yield _Pairs((left.fresh, right.fresh), both, probe)
 
@@ -170,50 +208,38 @@ class PromisedJoin(Operator):
         other = self._sides[1 - number].table
         if not other.rows:
             return
-        usable = self._usable(number)
-        for start in range(0, len(usable), _AT_ONCE):
-            part = usable[start : start + _AT_ONCE]
-            probe, slots = other.meet(*self._fingerprints(number, part))
-            entered = other.integers[STATE, slots] == ENTERED
-            yield part[probe[entered]], slots[entered]
-
-    def _usable(self, number: int) -> Int64s:
-        fresh, key = self._sides[number].fresh, self._spec.sides[number].key
-        return np.flatnonzero(keyed_rows(fresh.values, key, len(fresh)))
-
-    def _fingerprints(self, number: int, rows: Int64s) -> tuple[UInt64s, UInt64s]:
-        values = self._sides[number].fresh.columns(rows)
-        return fingerprints([values[c] for c in self._spec.sides[number].key], len(rows))
+        rows, first, second = self._sides[number].keyed
+        for start in range(0, len(rows), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            probe, slots = other.meet(first[part], second[part])
+            yield rows[part][probe], slots
 
     def _first_pairs(self, found: Sequence[_Pairs]) -> Iterator[_Pairs]:
         """Yield those of all pairs of the round that are made, where rows leave after their first one."""
         if not found:
             return
         instants = np.concatenate([pairs.instants for pairs in found])
-        numbers, untils = zip(*(self._numbered(side, found) for side in (0, 1)), strict=True)
         made = np.empty(len(instants), np.bool_)
         once = [side.once for side in self._spec.sides]
-        _meet_once(argsort_time(instants), *numbers, instants, *untils, *once, made)
+        left, right = (self._of_side(number, found) for number in (0, 1))
+        lanes = [rows.by_row for side in self._sides for rows in (side.fresh, side.stored)]
+        _meet_once(argsort_time(instants), *left, *right, instants, *lanes, *once, made)
         start = 0
         for pairs in found:
-            own = slice(start, start + len(pairs))
+            own = made[start : start + len(pairs)]
             start += len(pairs)
-            for side in (0, 1):
-                if once[side]:
-                    pairs.held[side].put_lane(UNTIL, pairs.rows[side], untils[side][numbers[side][own]])
-                    self._touch(side, pairs)
-            yield pairs.filter(made[own])
+            pairs = pairs.filter(own)
+            for number, side in enumerate(self._sides):
+                if once[number] and pairs.held[number] is side.stored:
+                    side.table.touch(pairs.rows[number])
+                    side.touched.append(pairs.rows[number])
+            yield pairs
 
-    def _numbered(self, side: int, found: Sequence[_Pairs]) -> tuple[Int64s, Int64s]:
-        """Return a number for the row of each pair on one side, and by number until when it answers."""
-        stored = np.concatenate([np.full(len(pairs), pairs.held[side] is self._sides[side].stored) for pairs in found])
-        codes = 2 * np.concatenate([pairs.rows[side] for pairs in found]) + stored
-        numbers, firsts = group_codes(codes.view(np.uint64), np.zeros(len(codes), np.uint64))
-        return numbers, np.concatenate([pairs.lane(side, UNTIL) for pairs in found])[firsts]
-
-    def _touch(self, side: int, pairs: _Pairs) -> None:
-        if pairs.held[side] is self._sides[side].stored:
-            self._sides[side].touched.append(pairs.rows[side])
+    def _of_side(self, number: int, found: Sequence[_Pairs]) -> tuple[Int64s, Bools]:
+        """Return the rows of pairs on one side, and whether they are stored."""
+        stored = self._sides[number].stored
+        rows = np.concatenate([pairs.rows[number] for pairs in found])
+        return rows, np.concatenate([np.full(len(pairs), pairs.held[number] is stored) for pairs in found])
 
     # -- results
 
@@ -253,7 +279,7 @@ class PromisedJoin(Operator):
         side.fresh.lanes[UNTIL, unkeyed] = side.fresh.lanes[START, unkeyed]
         if not spec.emits_pairs and not spec.sides[1 - number].once:
             # It is answered, and nothing depends on whether it is there.
-            side.fresh.put_lane(UNTIL, every, side.fresh.lanes[MET])
+            side.fresh.put_lane(UNTIL, every, side.fresh.lane(MET, every))
             side.stored.put_lane(UNTIL, slots, side.stored.lane(MET, slots))
             side.touched.append(slots)
         return result
@@ -290,9 +316,6 @@ class PromisedJoin(Operator):
 
 def _in_time(pairs: _Pairs) -> _Pairs:
     """Return the pairs both of whose rows answer at the instant at which the later one enters."""
-    instants = np.maximum(pairs.lane(0, START), pairs.lane(1, START))
-    pairs = _Pairs(pairs.held, pairs.rows, instants)
-    keep = np.ones(len(instants), np.bool_)
-    for side in (0, 1):
-        keep &= (instants < pairs.lane(side, STOP)) & (instants <= pairs.lane(side, UNTIL))
-    return pairs.filter(keep)
+    a, b, instants = (np.empty(len(pairs.instants), np.int64) for _ in range(3))
+    count = _answering(pairs.held[0].by_row, pairs.held[1].by_row, *pairs.rows, a, b, instants)
+    return _Pairs(pairs.held, (a[:count], b[:count]), instants[:count])

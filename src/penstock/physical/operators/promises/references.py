@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.algebra.properties.promises import ForeignKey
-from penstock.physical.elements import Elements, Int64s
-from penstock.physical.kernels.ticks import later
+from penstock.physical.elements import Bools, Elements, Int64s
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.promises.closings import ClosingSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -17,11 +17,64 @@ from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.types import END
 
-_NONE = np.empty(0, np.int64)
+
+@compiled(reads="values", counted=False)
+def _behind(values: Int64s, value: int) -> int:
+    """Return the place of the first of some ascending values that is greater; behind all for none."""
+    low, high = 0, values.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled(reads="came there instants totals", counted=False)
+def _settle(
+    came: Int64s,
+    there: Bools,
+    instants: Int64s,
+    totals: Int64s,
+    counted: bool,
+    rows: int,
+    ticks: int,
+    heartbeat: int,
+    lanes: Int64s,
+    first: int,
+    until: int,
+) -> None:
+    """Do what `FollowedReference.arrive` says. instants, totals: of `ElementCounts`, read where `counted`; rows, ticks:
+    how much later rows are settled."""
+    place = reached = 0
+    for i in range(came.shape[0]):
+        if not there[i]:
+            lanes[i, first], lanes[i, first + 1] = END, END
+            continue
+        at, number = came[i], 0
+        instant = settled = min(at + ticks, END)
+        if counted:
+            if i > 0 and at < came[i - 1]:
+                # Mostly they come in the order of time.
+                place = _behind(instants, at)
+                reached = _behind(totals, totals[place] + rows - 1)
+            while place < instants.shape[0] and instants[place] <= at:
+                place += 1
+            number = min(totals[place] + rows, END)
+            while reached < totals.shape[0] and totals[reached] < number:
+                reached += 1
+            if reached == totals.shape[0]:
+                settled = END
+            elif reached > 0:
+                settled = max(settled, instants[reached - 1])
+        lanes[i, first], lanes[i, first + 1] = number, instant
+        if settled <= heartbeat:
+            lanes[i, until] = min(lanes[i, until], settled)
 
 
 class CountedStreams:
-    """N of the streams that references count. State: N, and elements ahead of the heartbeat."""
+    """N of the streams that references count. State: N, and counts ahead of the heartbeat."""
 
     def __init__(self, references: Sequence[ClosingSpec]) -> None:
         bases = [base for one in references for base in one.bases]
@@ -33,15 +86,14 @@ class CountedStreams:
         return found | {f"parents_count_{port}": counts for port, counts in self.counts.items()}
 
     def process(self, port: int, elements: Elements) -> None:
-        """Accept elements at a port of the operator; those of other ports are left out."""
+        """Accept counts at a port of the operator; those of other ports are left out."""
         if port in self._early:
             self._early[port].add(elements)
 
     def advance(self, heartbeat: int) -> None:
         """Count the elements up to `heartbeat`."""
         for port, early in self._early.items():
-            rows = early.until(heartbeat)
-            self.counts[port].advance(_NONE if rows is None else rows.ts)
+            self.counts[port].take(early.until(heartbeat))
 
 
 class FollowedReference:
@@ -62,14 +114,19 @@ class FollowedReference:
         self._by_number = ExpirationIndex(table, first)
         self._by_instant = ExpirationIndex(table, first + 1)
 
-    def dues(self, came: Int64s) -> tuple[Int64s, Int64s]:
-        """Return N and the instant at which rows are settled.
+    def arrive(self, came: Int64s, there: Bools, heartbeat: int, lanes: Int64s, until: int) -> None:
+        """Note of rows that come when they are settled.
 
         Args:
             came: their timestamps, in this round.
+            there: which of them refer to anything.
+            lanes: their numbers by (row, lane), of which those of the reference are written.
+            until: the lane that becomes the least of it and of when they are settled, where that is known.
         """
-        counted = np.zeros(len(came), np.int64) if self._counts is None else later(self._counts.at(came), self._rows)
-        return counted, later(came, self._ticks)
+        counts = ElementCounts() if self._counts is None else self._counts
+        counted = self._counts is not None
+        first, rows, ticks = self._lanes[0], self._rows, self._ticks
+        _settle(came, there, counts.instants, counts.totals, counted, rows, ticks, heartbeat, lanes, first, until)
 
     def settled(self, numbers: Int64s, instants: Int64s, heartbeat: int) -> Int64s:
         """Return when rows are settled, of which `dues` are these; END where it is not known yet."""

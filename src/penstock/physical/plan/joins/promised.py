@@ -48,6 +48,7 @@ class PromisedSide:
         came: the column with the timestamp of the row's element; None where the row enters at it.
         entering: by condition what closes a row so that it enters; empty for rows that do not wait for that.
         ends: whether rows end with a window.
+        accepted: whether the rows that a punctuation rejects are among them, valid at no instant.
     """
 
     types: tuple[pa.DataType, ...]
@@ -60,6 +61,7 @@ class PromisedSide:
     came: int | None = None
     entering: tuple[tuple[ClosedBy, ...], ...] = ()
     ends: bool = False
+    accepted: bool = False
 
     @property
     def closed_by(self) -> tuple[ClosedBy, ...]:

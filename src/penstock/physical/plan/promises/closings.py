@@ -1,7 +1,7 @@
 """How an operator learns the closings of values that streams promise: from *thin rows* of the declared streams.
 
 A thin row is an element of a declared stream with the columns of a promise alone, whatever a query selects of the
-stream. Rows without columns are enough where they are only counted.
+stream. Where elements are only counted, it is enough to know how many there are at each instant.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ class ClosingBase:
     Args:
         promise: CLUSTERED BY, ORDERED BY, or a reference.
         types: of the values of its columns, as they arrive; of a reference none.
-        values: the port of the thin rows that have these columns: of CLUSTERED BY those whose values are of this shard,
-            of ORDERED BY all of the stream; None for a reference.
-        counts: the port of all elements of the stream that is counted (of a reference the parent), of which no column
-            is read; None where k is a time, and for a reference WITHIN 0 ROWS, which is settled at its own instant.
+        values: the port of rows that have these columns: of CLUSTERED BY those whose values are of this shard, of
+            ORDERED BY all of the stream; None for a reference. They are thin rows, or all elements of the stream that
+            were accepted, where these are an input of the operator anyway.
+        counts: the port of the counts by instant of the stream that is counted (of a reference the parent); `values`
+            where its rows are all of the stream, each of which counts. None where k is a time, and for a reference
+            WITHIN 0 ROWS, which is settled at its own instant.
+        places: the columns of the values in the rows of `values`.
     """
 
     promise: Promise
     types: tuple[pa.DataType, ...]
     values: int | None
     counts: int | None
+    places: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import pyarrow as pa
 from penstock.physical.plan.aggregates import AggregateSpec, grouped_state
 from penstock.physical.plan.promises.closings import ClosingSpec
 from penstock.physical.plan.spec import Parameter, Spec
-from penstock.physical.plan.state.state_parts import TIMES, StateInput, StatePart, all_rows, width
+from penstock.physical.plan.state.state_parts import TIMES, StateInput, StatePart, all_rows
 from penstock.physical.plan.step_choices import SynopsisKinds
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
 
-#: Bytes of an open value in an index of closings, beside its columns.
+#: Bytes of an open value in an index of closings, which keeps its fingerprint and not its columns.
 OPEN_VALUE = 80
 
 
@@ -33,10 +33,8 @@ class ValueClosing:
 
 def open_values(rows: StateInput, closings: Iterable[ValueClosing]) -> StatePart:
     """Return the state of the indexes of closings: the values that are open."""
-    types = {one.columns: one.closing.bases[0].types for one in closings if one.closing is not None}
-    count = sum(map(rows.values, types))
-    nbytes = sum(rows.values(columns) * (OPEN_VALUE + width(own)) for columns, own in types.items())
-    return StatePart("values that are open", count, nbytes, rows.content)
+    count = sum(map(rows.values, {one.columns for one in closings if one.closing is not None}))
+    return StatePart("values that are open", count, OPEN_VALUE * count, rows.content)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Thin inputs: what an operator gets of declared streams to know when their values are closed.
 
 They come from scans of their own, so that all elements that were accepted count: those that a selection drops, those
-that a punctuation rejects, and those that cannot join for a NULL elsewhere.
+that a punctuation rejects, and those that cannot join for a NULL elsewhere. Where an operator reads all of them anyway,
+it needs no thin rows. How many elements a stream has at each instant is added up where they are ingested.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from penstock.algebra.properties.promises import (
 )
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column
+from penstock.physical.plan.inputs import InstantCountsSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.promises.closings import ClosingBase, ClosingSpec
-from penstock.physical.planning.lowering.builder import Builder
+from penstock.physical.planning.lowering.builder import Builder, Lowered
 from penstock.types import Field
 
 _EVERYWHERE = Exchange((), everywhere=True)
@@ -50,7 +52,11 @@ class ThinInputs:
         self.edges: list[Edge] = []
 
     def closing(
-        self, promise: PassedPromise, lying: Sequence[int] | None, types: Sequence[pa.DataType] | None = None
+        self,
+        promise: PassedPromise,
+        lying: Sequence[int] | None,
+        types: Sequence[pa.DataType] | None = None,
+        rows: tuple[int, tuple[int, ...]] | None = None,
     ) -> ClosingSpec:
         """Return how a promise is followed that closes values, or a reference.
 
@@ -59,34 +65,54 @@ class ThinInputs:
                 one value of CLUSTERED BY must be in one shard, so it has all of these columns; None where it has not:
                 each shard then gets the rows of all values. Of other promises it is not read.
             types: of the columns of the promise as the operator compares them; None for those that they have.
+            rows: another port of the operator whose rows are those that would be thin, and the places of the columns of
+                the promise in them.
         """
-        return ClosingSpec(tuple(self._base(base, lying, types) for base in promise.bases))
+        return ClosingSpec(tuple(self._base(base, lying, types, rows) for base in promise.bases))
 
-    def _base(self, base: Base, lying: Sequence[int] | None, types: Sequence[pa.DataType] | None) -> ClosingBase:
+    def _base(
+        self,
+        base: Base,
+        lying: Sequence[int] | None,
+        types: Sequence[pa.DataType] | None,
+        rows: tuple[int, tuple[int, ...]] | None,
+    ) -> ClosingBase:
         promise = base.promise
         assert not isinstance(promise, Unique), "UNIQUE closes a value with its own row"
         if isinstance(promise, Punctuated):
             edge = Edge(self._builder.lower(PunctuationScan(self._sources[base.source], ())).step, _EVERYWHERE)
-            return ClosingBase(promise, (pa.string(),), self._place(edge), None)
+            return ClosingBase(promise, (pa.string(),), self._place(edge), None, (0,))
         counted = within(promise).rows is not None
         if isinstance(promise, ForeignKey):
             at_once = within(promise) == Within()
-            return ClosingBase(promise, (), None, self._port(promise.parent) if counted and not at_once else None)
+            return ClosingBase(promise, (), None, self._counts(promise.parent) if counted and not at_once else None)
         source = self._sources[base.source]
         own = tuple(source.columns[c].type for c in promise.columns)
         made = own if types is None else tuple(types)
+        if rows is not None:
+            return ClosingBase(promise, made, rows[0], self._counts(base.source) if counted else None, rows[1])
         everywhere = lying is None or isinstance(promise, Ordered)
         exchange = _EVERYWHERE if lying is None or everywhere else Exchange(tuple(lying))
         values = self._port(base.source, promise.columns, made, exchange)
-        counts = None if not counted else values if everywhere else self._port(base.source)
-        return ClosingBase(promise, made, values, counts)
+        counts = None if not counted else values if everywhere else self._counts(base.source)
+        return ClosingBase(promise, made, values, counts, tuple(range(len(made))))
+
+    def _counts(self, name: str) -> int:
+        """Return the port of how many elements of a stream each instant has."""
+        builder, scan = self._builder, AcceptedScan(self._sources[name], ())
+        known_as = f"counts of {builder.known_as(scan)}"
+        if known_as not in builder.known:
+            every = Edge(builder.lower(scan).step)
+            step = builder.add(InstantCountsSpec(), [every], 0, scan, [pa.int64()], ["count"])
+            builder.known[known_as] = Lowered(step, 0)
+        return self._place(Edge(builder.known[known_as].step, _EVERYWHERE))
 
     def _port(
         self,
         name: str,
-        columns: tuple[int, ...] = (),
-        types: Sequence[pa.DataType] = (),
-        exchange: Exchange = _EVERYWHERE,
+        columns: tuple[int, ...],
+        types: Sequence[pa.DataType],
+        exchange: Exchange,
     ) -> int:
         """Return the port of the elements of a stream with some of their columns, as values of the types."""
         scan = AcceptedScan(self._sources[name], columns)

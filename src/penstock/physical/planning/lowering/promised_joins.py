@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Pattern, Project, Select, TimeModelWindow, UnionAll
+from penstock.algebra import Algebra, Pattern, Project, Select, StreamScan, TimeModelWindow, UnionAll
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.promised import (
     ClosedRows,
@@ -22,6 +22,7 @@ from penstock.algebra.nodes.promised import (
     compared_pairs,
     shard_pairs,
 )
+from penstock.algebra.nodes.scans import AcceptedScan
 from penstock.algebra.optimizer.rules.constraints.references import met_at_once
 from penstock.algebra.properties.promises import Clustered, ForeignKey, PassedPromise, Promises, Punctuated, Unique
 from penstock.errors import PenstockError
@@ -44,12 +45,14 @@ class _Held:
     Args:
         node: the rows; the last column is the timestamp of the element where they enter late.
         entering: by condition of CLOSED the promises that close rows, over its columns.
+        accepted: whether they are all elements of a declared stream that were accepted.
     """
 
     node: Algebra
     width: int
     enters_late: bool
     entering: tuple[Promises, ...]
+    accepted: bool = False
     #: By column and type, the place of the column as a value of that type.
     casts: dict[tuple[int, pa.DataType], int] = field(default_factory=dict)
 
@@ -107,13 +110,14 @@ class _Lowering:
             lying = [self._places(side, [pair[side] for pair in self._pairs]) for side in (0, 1)]
         # Before the inputs are lowered, all their further columns are known.
         leaving = [self._compared_columns(one) for one in node.leaving]
+        promising = [self._promising(one, types) for one, (_, types) in zip(node.leaving, leaving, strict=True)]
         entering = [[self._own_columns(side, one) for one in self._conditions(side)] for side in (0, 1)]
         left, right = (builder.lower(side.whole) for side in self._sides)
         stage, edges, parts = meet(left, right, *lying)
         thin = ThinInputs(node.inputs, 2, builder)
         closed = [
-            self._closed_by(thin, one.promise, places, types, parts[one.side])
-            for one, (places, types) in zip(node.leaving, leaving, strict=True)
+            self._closed_by(thin, one.promise, places, types, parts[one.side], (one.of, whole, parts[one.of]))
+            for one, (places, types), whole in zip(node.leaving, leaving, promising, strict=True)
             if not isinstance(one.promise.promise, Unique)
         ]
         of_sides = [one.side for one in node.leaving if not isinstance(one.promise.promise, Unique)]
@@ -157,6 +161,14 @@ class _Lowering:
         types = tuple(_compared(self._node, pair) for pair in pairs)
         return tuple(side.place(c, t) for c, t in zip(one.columns, types, strict=True)), types
 
+    def _promising(self, one: Leaving, types: Sequence[pa.DataType]) -> tuple[int, ...]:
+        """Return the places of the columns of CLUSTERED BY in the rows of its own side, as values of the types that are
+        compared; none where these rows are not all elements of its stream."""
+        side = self._sides[one.of]
+        if not side.accepted or not isinstance(one.promise.promise, Clustered):
+            return ()
+        return tuple(side.place(c, t) for c, t in zip(one.promise.columns, types, strict=True))
+
     def _own_columns(self, side: int, one: PassedPromise) -> tuple[tuple[int, ...], tuple[pa.DataType, ...]]:
         """Return the same of a promise of the rows themselves."""
         held = self._sides[side]
@@ -170,10 +182,21 @@ class _Lowering:
         places: tuple[int, ...],
         types: tuple[pa.DataType, ...],
         part: Sequence[int],
+        of: tuple[int, tuple[int, ...], Sequence[int]] | None = None,
     ) -> ClosedBy:
-        """Return by what rows are closed. places: of the columns of a row; part: those by which rows lie in shards."""
+        """Return by what rows are closed.
+
+        Args:
+            places: of the columns of a row.
+            part: those by which rows lie in shards.
+            of: the side whose promise it is, the places of the columns of the promise in its rows (none where these are
+                not all of a declared stream), and the places of those by which they lie in shards.
+        """
         lying = [places.index(c) for c in part] if set(part) <= set(places) else None
-        return ClosedBy(thin.closing(promise, lying, types), places)
+        rows = None
+        if of is not None and of[1] and lying is not None and [of[1][i] for i in lying] == list(of[2]):
+            rows = of[0], of[1]
+        return ClosedBy(thin.closing(promise, lying, types, rows), places)
 
     def _side(
         self, number: int, key: tuple[int, ...], leaving: tuple[ClosedBy, ...], enters: Sequence[ClosedBy]
@@ -193,6 +216,7 @@ class _Lowering:
             came=len(held.whole.schema) - 1 if held.enters_late else None,
             entering=tuple(tuple(next(rest) for _ in condition) for condition in held.entering),
             ends=self._node.inputs[number].pattern is not Pattern.MONOTONIC,
+            accepted=held.accepted,
         )
 
     def _partitions(self, parts: tuple[tuple[int, ...], tuple[int, ...]]) -> Partitions:
@@ -212,12 +236,27 @@ def _held(node: PromisedJoin, number: int) -> _Held:
     side = node.inputs[number]
     width = len(side.schema)
     if not any(one.side == number and _counts_from_elements(one, node.inputs[one.of]) for one in node.leaving):
-        return _Held(side, width, False, ())
+        return _accepted(node, number) or _Held(side, width, False, ())
     below, conditions = _without_closed(side)
     # UNIQUE closes a row at its own instant, at which it comes.
     entering = tuple(one for one in conditions if not any(isinstance(p.promise, Unique) for p in one))
     late = _enters_late(below, node, True)
+    if not late and not entering and (every := _accepted(node, number)) is not None:
+        return every
     return _Held(below.with_arrival_time() if late else below, width, late, entering)
+
+
+def _accepted(node: PromisedJoin, number: int) -> _Held | None:
+    """Return a side whose rows are a whole stream as all elements of it that were accepted, where a CLUSTERED BY of it
+    ends rows of the other side: their values are those that it needs to know. None for another one."""
+    if not any(one.of == number and isinstance(one.promise.promise, Clustered) for one in node.leaving):
+        return None
+    side = scan = node.inputs[number]
+    if isinstance(side, TimeModelWindow) and side.judges_alone and side.lifetime is None and side.slide is None:
+        scan = side.inputs[0]
+    if not isinstance(scan, StreamScan) or scan.checks:
+        return None
+    return _Held(AcceptedScan(scan.source, scan.columns), len(side.schema), False, (), True)
 
 
 def _counts_from_elements(one: Leaving, other: Algebra) -> bool:

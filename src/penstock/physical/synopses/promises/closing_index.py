@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 
 from penstock.algebra.properties.promises import Clustered, Ordered
 from penstock.physical.elements import Bools, Int64s, concat_arrays, int64s, taken, unnamed
-from penstock.physical.kernels.compiled import argsort_code_time
+from penstock.physical.kernels.compiled import argsort_code_time, argsort_time
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import order_keys
-from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.ticks import later
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.promises.element_counts import ElementCounts
@@ -33,12 +34,16 @@ from penstock.types import BEGIN, END
 #: closed unless another comes; the first element after the closing before, which names the time for which it is open.
 _OPEN, _LAST, _DUE, _SINCE = range(4)
 _NONE = np.empty(0, np.int64)
+#: Up to so many values for each row of a round, all are looked at to find those that are due.
+_LOOKED_AT = 4
+_NO_CLOSINGS = np.empty((0, 2), np.int64)
 
 
 class Closings(NamedTuple):
-    """The closings of a round, in the order of their instants. columns: of the values."""
+    """The closings of a round, in the order of their instants. first, second: the fingerprints of the values."""
 
-    columns: list[pa.Array]
+    first: UInt64s
+    second: UInt64s
     instants: Int64s
 
 
@@ -51,6 +56,39 @@ def can_close(columns: Sequence[pa.Array], length: int) -> Bools:
         if pa.types.is_floating(column.type):
             there &= ~pc.is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)
     return there
+
+
+@compiled(reads="codes", counted=False)
+def _note_places(codes: Int64s, places: Int64s) -> None:
+    """Note by code the place of the first of its times."""
+    for i in range(codes.shape[0]):
+        if i == 0 or codes[i] != codes[i - 1]:
+            places[codes[i]] = i
+
+
+@compiled(reads="codes times places wanted since", counted=False)
+def _first_from(codes: Int64s, times: Int64s, places: Int64s, wanted: Int64s, since: Int64s, found: Int64s) -> None:
+    count = codes.shape[0]
+    for i in range(wanted.shape[0]):
+        found[i] = END
+        if wanted[i] < 0 or count == 0:
+            continue
+        # What is noted of a code without times may be anything.
+        place = places[wanted[i]]
+        if place < 0 or place >= count or codes[place] != wanted[i]:
+            continue
+        step = 1
+        while place < count and codes[place] == wanted[i] and times[place] < since[i]:
+            # Steps grow as long as they stay among earlier times of the code.
+            ahead = place + step
+            if ahead < count and codes[ahead] == wanted[i] and times[ahead] < since[i]:
+                place, step = ahead, 2 * step
+            elif step > 1:
+                step //= 2
+            else:
+                place += 1
+        if place < count and codes[place] == wanted[i]:
+            found[i] = times[place]
 
 
 @dataclass(frozen=True)
@@ -66,31 +104,86 @@ class _TimesByCode:
         order = argsort_code_time(codes, times)
         return _TimesByCode(codes[order], times[order]), order
 
-    def first_from(self, codes: Int64s, times: Int64s) -> Int64s:
-        """Return the place of the first time of a code from a time on; -1 where there is none, and for the code -1."""
-        count = len(codes)
-        # The sort is stable: what is looked for comes before equal times.
-        order = argsort_code_time(np.concatenate([codes, self.codes]) + 1, np.concatenate([times, self.times]))
-        places = np.where(order < count, len(self.codes), order - count)
-        following = np.minimum.accumulate(places[::-1])[::-1]
-        return self._of_their_codes(codes, following, order)
-
     def last_until(self, codes: Int64s, times: Int64s) -> Int64s:
         """Return the place of the last time of a code up to a time; -1 where there is none, and for the code -1."""
         known = len(self.codes)
         order = argsort_code_time(np.concatenate([self.codes, codes]) + 1, np.concatenate([self.times, times]))
         preceding = np.maximum.accumulate(np.where(order < known, order, -1))
         moved = np.where(order < known, order + len(codes), order - known)
-        return self._of_their_codes(codes, preceding, moved)
-
-    def _of_their_codes(self, codes: Int64s, places: Int64s, order: Int64s) -> Int64s:
-        """Return by query, as `order` has them below their number, its place; -1 for one of another code."""
         found = np.empty(len(codes), np.int64)
-        asked = order < len(codes)
-        found[order[asked]] = places[asked]
-        there = (found >= 0) & (found < len(self.codes))
+        asked = moved < len(codes)
+        found[moved[asked]] = preceding[asked]
+        there = found >= 0
         there[there] = self.codes[found[there]] == codes[there]
         return np.where(there, found, -1)
+
+
+@compiled(reads="order slots ts instants totals", counted=False)
+def _follow(
+    order: Int64s,
+    slots: Int64s,
+    ts: Int64s,
+    instants: Int64s,
+    totals: Int64s,
+    counted: bool,
+    k: int,
+    lanes: Int64s,
+    fresh: Int64s,
+    closed: Int64s,
+    sinces: Int64s,
+    carried: Int64s,
+) -> tuple[int, int, int]:
+    """Follow the elements of a round in the order of time; return the numbers of rows in `fresh`, `closed` and
+    `carried`.
+
+    Args:
+        slots, ts: of the elements; order: that of time.
+        instants, totals: N, as `ElementCounts` has it; read where `counted`.
+        counted: whether k is a number of elements, not a time.
+        k: from an element on so much later its value is closed.
+        lanes: by (slot, lane).
+        fresh: receives the slots that were not open.
+        closed: receives (slot, instant) of the closings before an element.
+        sinces: receives by place in the order the first element of the time for which the value is open.
+        carried: receives (slot, last element, the first of its time) as they were before the round.
+    """
+    place = begun = ended = known = 0
+    for i in range(order.shape[0]):
+        slot, at = slots[order[i]], ts[order[i]]
+        if counted:
+            while place < instants.shape[0] and instants[place] < at:
+                place += 1
+            before = totals[place]
+            after = totals[place + 1] if place < instants.shape[0] and instants[place] == at else before
+        else:
+            before, after = at - 1, at
+        since = at
+        if lanes[slot, _OPEN] == 0:
+            fresh[begun] = slot
+            begun += 1
+        else:
+            since = lanes[slot, _SINCE]
+            if lanes[slot, _LAST] < ts[order[0]]:
+                carried[known, 0], carried[known, 1], carried[known, 2] = slot, lanes[slot, _LAST], since
+                known += 1
+            due = lanes[slot, _DUE]
+            if due <= before:
+                since = at
+                if counted:
+                    low, high = 0, place
+                    while low < high:
+                        middle = (low + high) // 2
+                        if totals[middle] < due:
+                            low = middle + 1
+                        else:
+                            high = middle
+                    due = instants[low - 1] if low > 0 else BEGIN
+                closed[ended, 0], closed[ended, 1] = slot, due
+                ended += 1
+        lanes[slot, _OPEN], lanes[slot, _LAST], lanes[slot, _SINCE] = 1, at, since
+        lanes[slot, _DUE] = min(after + k, END)
+        sinces[i] = since
+    return begun, ended, known
 
 
 class ClusteredIndex(Synopsis):
@@ -99,16 +192,18 @@ class ClusteredIndex(Synopsis):
     Slots of values hold from one `advance` to the next, also those of values that it has closed.
     """
 
-    def __init__(self, promise: Clustered, types: Sequence[pa.DataType]) -> None:
+    def __init__(self, promise: Clustered) -> None:
         self._within = promise.within
-        self._values = KeyedTable(4, 0, types)
+        self._values = KeyedTable(4, 0)
         self._dues = ExpirationIndex(self._values, _DUE)
-        self._closed, self._begun, self._since = _TimesByCode(_NONE, _NONE), _TimesByCode(_NONE, _NONE), _NONE
-        #: Those of the last round.
-        self.closings = Closings([pa.array([], one) for one in types], _NONE)
+        #: The closings of the last round, and by slot the place of its first one.
+        self._closed, self._places = _TimesByCode(_NONE, _NONE), _NONE
+        #: Parts (slots, elements, the first of their times) of what was open in the last round.
+        self._opened: list[tuple[Int64s, Int64s, Int64s]] = []
+        self._begun: tuple[_TimesByCode, Int64s] | None = None
 
-    def advance(self, heartbeat: int, columns: Sequence[pa.Array], ts: Int64s, counts: ElementCounts) -> Closings:
-        """Add the thin rows of a round; return its closings.
+    def advance(self, heartbeat: int, columns: Sequence[pa.Array], ts: Int64s, counts: ElementCounts) -> None:
+        """Add the thin rows of a round, and find its closings.
 
         Args:
             columns: the values.
@@ -116,97 +211,86 @@ class ClusteredIndex(Synopsis):
             counts: N, advanced to the heartbeat; it is read WITHIN ROWS alone.
         """
         self._values.shrink()
+        self._opened, self._begun = [], None
         there = can_close(columns, len(ts))
         if not there.all():
             rows = np.flatnonzero(there)
             columns, ts = taken(columns, rows), ts[rows]
-        between = self._add(columns, ts, counts)
-        ended = self._dues.until(heartbeat if self._within.rows is None else counts.total)
-        at_end = self._instants_of(self._values.integers[_DUE, ended], counts)
-        self._remember(ended)
-        self._values.integers[_OPEN, ended] = 0
-        self._values.touch(ended)
-        slots, instants = np.concatenate([between[0], ended]), np.concatenate([between[1], at_end])
-        self._closed, _ = _TimesByCode.of(slots, instants)
-        order = np.argsort(instants, kind="stable")
-        self.closings = Closings(self._values.key_columns(slots[order]), instants[order])
-        return self.closings
+        between = self._add(columns, ts, counts) if len(ts) else _NO_CLOSINGS
+        over = heartbeat if self._within.rows is None else counts.total
+        # Where most values have rows in the round, it is less to look at all.
+        whole = self._values.count <= _LOOKED_AT * len(ts)
+        ended = self._dues.looked_up(over) if whole else self._dues.until(over)
+        lanes = self._values.integers
+        if len(ended):
+            dues = lanes[_DUE, ended]
+            at_end = dues if self._within.rows is None else counts.reached(dues)
+            self._opened.append((ended, lanes[_LAST, ended], lanes[_SINCE, ended]))
+            lanes[_OPEN, ended] = 0
+            self._values.touch(ended)
+            between = np.concatenate([between, np.stack([ended, at_end], axis=1)])
+        self._closed, _ = _TimesByCode.of(between[:, 0], between[:, 1])
+        if len(self._places) < self._values.count:
+            self._places = np.zeros(2 * self._values.count, np.int64)
+        _note_places(self._closed.codes, self._places)
 
-    def _add(self, columns: Sequence[pa.Array], ts: Int64s, counts: ElementCounts) -> tuple[Int64s, Int64s]:
+    def _add(self, columns: Sequence[pa.Array], ts: Int64s, counts: ElementCounts) -> Int64s:
         """Return (slot, instant) of the closings before one of the rows."""
-        lanes = self._values.integers
-        if not len(ts):
-            self._begun, self._since = _TimesByCode(_NONE, _NONE), _NONE
-            return _NONE, _NONE
-        placed = self._values.place(columns, len(ts))
-        lanes = self._values.integers
-        rows, _ = _TimesByCode.of(placed.slots, ts)
-        slots, times = rows.codes, rows.times
-        heads = np.flatnonzero(np.concatenate([[True], slots[1:] != slots[:-1]]))
-        dues = self._dues_of(times, counts)
-        # The element before each one, of the same value: of the first it is that of the round before.
-        owners = slots[heads]
-        known = lanes[_OPEN, owners] != 0
-        before, is_known = np.empty_like(dues), np.ones(len(dues), np.bool_)
-        before[1:] = dues[:-1]
-        before[heads], is_known[heads] = lanes[_DUE, owners], known
-        instants = self._instants_of(before, counts)
-        closed = is_known & (instants < times)
-        begins = closed | ~is_known
-        sinces = times.copy()
-        carried = heads[known & ~begins[heads]]
-        sinces[carried] = lanes[_SINCE, slots[carried]]
-        begins[carried] = True
-        sinces = sinces[np.maximum.accumulate(np.where(begins, np.arange(len(times)), 0))]
-        fresh = owners[~known]
-        carried_since = lanes[_SINCE, owners[known]].copy()
-        carried_last = lanes[_LAST, owners[known]].copy()
-        lasts = np.append(heads[1:], len(times)) - 1
-        for lane, values in ((_OPEN, 1), (_LAST, times[lasts]), (_DUE, dues[lasts]), (_SINCE, sinces[lasts])):
-            lanes[lane, owners] = values
-        self._values.touch(owners)
-        self._dues.put(fresh)
-        self._begun, order = _TimesByCode.of(
-            np.concatenate([owners[known], slots]), np.concatenate([carried_last, times])
+        slots = self._values.slots(*fingerprints(columns, len(ts)))
+        order = argsort_time(ts)
+        rows, ticks = self._within.rows, self._within.ticks or 0
+        fresh, sinces = np.empty(len(ts), np.int64), np.empty(len(ts), np.int64)
+        closed, carried = np.empty((len(ts), 2), np.int64), np.empty((len(ts), 3), np.int64)
+        counted, k = (False, ticks) if rows is None else (True, rows + 1)
+        lanes = self._values.by_slot.integers
+        begun, ended, known = _follow(
+            order, slots, ts, counts.instants, counts.totals, counted, k, lanes, fresh, closed, sinces, carried
         )
-        self._since = np.concatenate([carried_since, sinces])[order]
-        found = np.flatnonzero(closed)
-        return slots[found], instants[found]
+        self._values.touch(slots)
+        self._dues.put(fresh[:begun])
+        self._opened = [(carried[:known, 0], carried[:known, 1], carried[:known, 2]), (slots[order], ts[order], sinces)]
+        return closed[:ended]
 
-    def _remember(self, ended: Int64s) -> None:
-        """Keep for this round since when the values were open that end without an element in it."""
-        lanes = self._values.integers
-        self._begun, order = _TimesByCode.of(
-            np.concatenate([self._begun.codes, ended]), np.concatenate([self._begun.times, lanes[_LAST, ended]])
-        )
-        self._since = np.concatenate([self._since, lanes[_SINCE, ended]])[order]
+    @property
+    def closings(self) -> Closings:
+        """Return the closings of the last round."""
+        order = np.argsort(self._closed.times, kind="stable")
+        return Closings(*self._values.fingerprints(self._closed.codes[order]), self._closed.times[order])
 
-    def _dues_of(self, times: Int64s, counts: ElementCounts) -> Int64s:
-        if self._within.rows is None:
-            return later(times, self._within.ticks or 0)
-        return later(counts.at(times), self._within.rows + 1)
-
-    def _instants_of(self, dues: Int64s, counts: ElementCounts) -> Int64s:
-        return dues if self._within.rows is None else counts.reached(dues)
+    @property
+    def first_closings(self) -> Closings:
+        """Return the first closing in the last round of each value that was closed in it, in any order."""
+        slots, instants = self._closed.codes, self._closed.times
+        heads = np.ones(len(slots), np.bool_)
+        heads[1:] = slots[1:] != slots[:-1]
+        if not heads.all():
+            slots, instants = slots[heads], instants[heads]
+        return Closings(*self._values.fingerprints(slots), instants)
 
     def until(self, columns: Sequence[pa.Array], ts: Int64s) -> Int64s:
         """Return the first closing of values from `ts` on; END where it is not known yet. ts: instants of this
         round."""
+        found = np.empty(len(ts), np.int64)
         slots = self._slots(columns, len(ts))
-        found = self._closed.first_from(slots, ts)
-        return np.where(found >= 0, np.append(self._closed.times, END)[found], END)
+        _first_from(self._closed.codes, self._closed.times, self._places, slots, ts, found)
+        return found
 
     def since(self, columns: Sequence[pa.Array], ts: Int64s) -> Int64s:
         """Return the first element of the time for which values are open that have an element up to `ts` and no closing
         between; BEGIN for a value that is not closed ever. ts: instants of this round."""
+        if self._begun is None:
+            opened = self._opened or [(_NONE, _NONE, _NONE)]
+            codes, times, sinces = (np.concatenate(parts) for parts in zip(*opened, strict=True))
+            begun, order = _TimesByCode.of(codes, times)
+            self._begun = begun, np.append(sinces[order], 0)
         slots = self._slots(columns, len(ts))
-        found = self._begun.last_until(slots, ts)
+        found = self._begun[0].last_until(slots, ts)
         kept = np.where(slots >= 0, self._values.integers[_SINCE, slots], BEGIN)
-        return np.where(found >= 0, np.append(self._since, 0)[found], kept)
+        return np.where(found >= 0, self._begun[1][found], kept)
 
     def _slots(self, columns: Sequence[pa.Array], length: int) -> Int64s:
-        found = self._values.find(*fingerprints(columns, length))
-        return np.where(can_close(columns, length), found, -1)
+        """Return the slots of values, -1 where they have none, as those that are never closed."""
+        return self._values.find(*fingerprints(columns, length))
 
     def snapshot(self) -> tuple[Document, Chunks]:
         return self._values.snapshot()
@@ -233,11 +317,11 @@ class OrderedIndex(Synopsis):
         #: The bound, or nothing before the first.
         self.bound = pa.array([], kind)
         self._waiting = unnamed([pa.array(_NONE), pa.array([], kind)])
-        self._steps = Closings([self.bound], _NONE)
+        self._steps: tuple[pa.Array, Int64s] = self.bound, _NONE
         self._chunk, self._written = 0, (self.bound, self._waiting)
 
-    def advance(self, heartbeat: int, columns: Sequence[pa.Array], ts: Int64s, counts: ElementCounts) -> Closings:
-        """Add the thin rows of a round, as in `ClusteredIndex`; return how the bound rises: a value is closed at the
+    def advance(self, heartbeat: int, columns: Sequence[pa.Array], ts: Int64s, counts: ElementCounts) -> None:
+        """Add the thin rows of a round, as in `ClusteredIndex`, and find how the bound rises: a value is closed at the
         first instant with a bound that is greater."""
         (column,) = columns
         rows = np.flatnonzero(can_close(columns, len(ts)))
@@ -246,12 +330,11 @@ class OrderedIndex(Synopsis):
         ripe = int(np.searchsorted(dues, over, side="right"))
         instants = dues[:ripe] if self._within.rows is None else counts.reached(dues[:ripe])
         raised = values.slice(0, ripe)
-        self._steps = Closings([concat_arrays([self.bound, raised])], self._with_bound(instants))
+        self._steps = concat_arrays([self.bound, raised]), self._with_bound(instants)
         if ripe:
             self.bound = raised.slice(ripe - 1)
         if ripe or len(dues) > self._waiting.num_rows:
             self._waiting = unnamed([pa.array(dues[ripe:]), values.slice(ripe)])
-        return Closings([raised], instants)
 
     def _raising(self, column: pa.Array, ts: Int64s, counts: ElementCounts) -> tuple[Int64s, pa.Array]:
         """Return (due, value) of the elements that raise the bound, by due; the values rise."""
@@ -284,10 +367,10 @@ class OrderedIndex(Synopsis):
     def passed(self, column: pa.Array) -> Int64s:
         """Return the first instant with a bound above each value (DESC: below): BEGIN where that was before this round,
         END where it is not yet."""
-        bounds = self._steps.columns[0]
+        bounds, instants = self._steps
         keys = self._keys(concat_arrays([bounds, column]))
         places = np.searchsorted(keys[: len(bounds)], keys[len(bounds) :], side="right")
-        found = np.append(self._steps.instants, END)[places]
+        found = np.append(instants, END)[places]
         return np.where(can_close([column], len(column)), found, END)
 
     def until(self, columns: Sequence[pa.Array], ts: Int64s) -> Int64s:
@@ -323,4 +406,4 @@ class OrderedIndex(Synopsis):
 
 def closing_index(promise: Clustered | Ordered, types: Sequence[pa.DataType]) -> ClusteredIndex | OrderedIndex:
     """Return the index of a promise. types: of its columns."""
-    return ClusteredIndex(promise, types) if isinstance(promise, Clustered) else OrderedIndex(promise, types[0])
+    return ClusteredIndex(promise) if isinstance(promise, Clustered) else OrderedIndex(promise, types[0])

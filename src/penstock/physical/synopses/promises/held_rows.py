@@ -81,6 +81,14 @@ class HashChains:
         self._before: Int32s = np.empty(16, np.int32)
         self._heads: Int32s = np.full(16, -1, np.int32)
 
+    def keep(self, rows: Int64s) -> None:
+        """Keep some rows, which get the numbers from 0 on. rows: ascending."""
+        count = len(rows)
+        self._first[:count], self._second[:count] = self._first[rows], self._second[rows]
+        self.size = count
+        self._heads.fill(-1)
+        _link(self._first, self._heads, self._before, 0, count)
+
     def append(self, first: UInt64s, second: UInt64s) -> None:
         """Add rows, which get the numbers from `size` on."""
         low, high = self.size, self.size + len(first)
@@ -132,16 +140,28 @@ class HeldRows(KeyedTable):
     def __init__(self, types: Sequence[pa.DataType], lanes: int, key: Sequence[int]) -> None:
         super().__init__(lanes, 0, types)
         self._key, self._chains, self._next_row = tuple(key), HashChains(), 0
+        #: Rows are found by their own numbers only while what was written is read.
+        self._by_number = False
         self.followers.append(self._renumbered)
         self.beside.append(lambda: self._chains.nbytes)
 
-    def add(self, columns: Sequence[pa.Array], lanes: Int64s) -> Int64s:
-        """Add rows; return their slots. lanes: by (lane, row)."""
-        count = lanes.shape[1]
-        numbers = np.arange(self._next_row, self._next_row + count)
-        self._next_row += count
-        slots = self.slots(*fingerprints([pa.array(numbers)], count), columns)
-        self.integers[:, slots] = lanes
+    def add(self, columns: Sequence[pa.Array], lanes: Int64s, prints: tuple[UInt64s, UInt64s] | None = None) -> Int64s:
+        """Add rows; return their slots.
+
+        Args:
+            lanes: by (lane, row).
+            prints: the fingerprints of their keys, where they are known.
+        """
+        low, high = self.count, self.count + lanes.shape[1]
+        self._reserve(high)
+        self._first[low:high] = np.arange(self._next_row, self._next_row + high - low)
+        self._second[low:high] = 0
+        self._columns.append(columns)
+        self.count, self._next_row = high, self._next_row + high - low
+        self.by_slot.integers[low:high] = lanes.T
+        if prints is not None and self._chains.size == low:
+            self._chains.append(*prints)
+        slots = np.arange(low, high)
         self.touch(slots)
         return slots
 
@@ -158,22 +178,27 @@ class HeldRows(KeyedTable):
         return living
 
     def meet(self, first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
-        """Return (number of the look-up, slot) of all rows whose key has one of the fingerprints."""
+        """Return (number of the look-up, slot) of all rows whose key has one of the fingerprints, some of which may
+        have ended."""
         if self._chains.size < self.count:
             start = self._chains.size
             values = self.last_keys(start)
             self._chains.append(*fingerprints([values[c] for c in self._key], self.count - start))
-        probe, slots = self._chains.find(first, second)
-        there = self.integers[0, slots] != 0
-        return (probe, slots) if there.all() else (probe[there], slots[there])
+        return self._chains.find(first, second)
 
     def _renumbered(self, kept: Int64s) -> None:
-        self._chains.clear()
+        self._chains.keep(kept[: np.searchsorted(kept, self._chains.size)])
+
+    def _rebuild(self, size: int) -> None:
+        if self._by_number:
+            super()._rebuild(size)
 
     def snapshot(self) -> tuple[Document, Chunks]:
         manifest, chunks = super().snapshot()
         return {**manifest, "rows": self._next_row}, chunks
 
     def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._by_number = True
         super().restore(manifest, chunks)
+        self._by_number = False
         self._next_row = integer(manifest, "rows")

@@ -15,7 +15,6 @@ from penstock.algebra.properties.promises import Punctuated
 from penstock.algebra.properties.punctuations import Punctuation
 from penstock.physical.elements import Int64s, taken, unnamed
 from penstock.physical.synopses.contract import Chunks, Synopsis
-from penstock.physical.synopses.promises.closing_index import Closings
 from penstock.physical.synopses.promises.element_counts import ElementCounts
 from penstock.physical.synopses.promises.punctuations import Level, Punctuations
 from penstock.storage.documents import Document, as_integer
@@ -37,7 +36,7 @@ class PunctuatedIndex(Synopsis):
         self._written: list[tuple[int, Level]] = []
         self._next = 0
 
-    def advance(self, heartbeat: int, columns: Sequence[pa.Array], ts: Int64s, counts: ElementCounts) -> Closings:
+    def advance(self, heartbeat: int, columns: Sequence[pa.Array], ts: Int64s, counts: ElementCounts) -> None:
         """Add the punctuations of a round: texts, each at the instant from which on no row fulfils it. Which values
         they close is not known."""
         self._kept = self._kept.added(one for _, one in self.news)
@@ -45,7 +44,6 @@ class PunctuatedIndex(Synopsis):
         texts = columns[0].to_pylist()
         moved = ((int(ts[row]), Punctuation.from_text(texts[row])) for row in order)
         self.news = [(tick, self._moved(one)) for tick, one in moved if set(one.columns) <= self._places.keys()]
-        return Closings([], _NONE)
 
     def _moved(self, one: Punctuation) -> Punctuation:
         """Return a punctuation over the columns of values."""

@@ -44,5 +44,12 @@ class ExpirationIndex:
         over: Int64s = slots[~later]
         return over
 
+    def looked_up(self, tick: int) -> Int64s:
+        """Do the same by looking at all slots; the index is made again when it is asked next."""
+        self._queue = None
+        live = self._table.live()
+        over: Int64s = live[self._table.integers[self._lane, live] <= tick]
+        return over
+
     def _moved(self, kept: Int64s) -> None:
         self._queue = None
