@@ -69,6 +69,10 @@ FINAL = (
     "SELECT C.x, C.w, COUNT(*) AS n FROM A, C WHERE A.x = C.x AND CLOSED(C.w) GROUP BY C.x, C.w",
     "SELECT C.x, A.v, COUNT(*) AS n FROM A, C WHERE A.x = C.x GROUP BY C.x, A.v HAVING CLOSED(C.x)",
     "SELECT C.x, A.v FROM A, C WHERE A.x = C.x AND CLOSED(C.x) AND CLOSED(A.v)",
+    "SELECT A.x, COUNT(*) AS n, SUM(C.w) AS s FROM A, C WHERE A.x = C.x AND C.w > 0 GROUP BY A.x HAVING CLOSED(A.x)",
+    "SELECT y, COUNT(*) AS n FROM (SELECT A.x AS y, C.v FROM A, C WHERE A.x = C.x) AS j GROUP BY y, v"
+    " HAVING CLOSED(y, v)",
+    "SELECT A.x, C.v, MAX(C.w) AS m FROM C, A WHERE A.x = C.x GROUP BY A.x, C.v",
     "SELECT x, v FROM (SELECT x, v, w FROM A WHERE CLOSED(x)) AS c WHERE CLOSED(x) AND w > 0",
     "SELECT x, v, COUNT(*) AS n FROM (SELECT x, v FROM A WHERE CLOSED(x, v)) AS c GROUP BY x, v",
 )
@@ -155,6 +159,26 @@ def test_queries_together(seed: int) -> None:
     for query in queries:
         own = {name: inputs[name] for name in query.root.source_names}
         assert_same(query, found.tables[query.name], run_oracle(query, own))
+
+
+def test_a_group_column_that_equals_the_promised_one() -> None:
+    """Of winning bids only the stream of bids says when an auction is over, and the auction is grouped."""
+    auctions = _stream("S", "id BIGINT, item STRING", "UNIQUE (id)")
+    text = "SELECT S.id, MAX(T.price) AS price FROM S, T WHERE S.id = T.auction GROUP BY S.id HAVING CLOSED(S.id)"
+    rows: dict[str, Rows] = {
+        "S": [(1, 7, "a"), (1, 8, "b")],
+        "T": [(2, 7, 5), (3, 8, 3), (4, 7, 9), (9, 8, 4), (10, 8, 6), (30, 9, 1)],
+    }
+    bids = _stream("T", "auction BIGINT, price BIGINT", "{} CLUSTERED BY (auction) WITHIN 3 SECONDS")
+    query = _query(auctions + bids.format("FOREIGN KEY (auction) REFERENCES S"), text)
+    for ways in ({}, {"batch_rows": 1, "reload": True}, {"shards": 3, "seed": 1}):
+        found = run_local([query], _inputs(query, rows), **ways).tables["q"].to_pylist()
+        # That of 8 is closed at 6: the auction has left when the bids of 9 and 10 come.
+        assert [tuple(row.values()) for row in found] == [(6, 8, 3), (7, 7, 9)]
+    # A bid that may come before its auction is a row of the join long after its value was closed.
+    with pytest.raises(ScriptErrors) as caught:
+        _query(auctions + bids.format(""), text)
+    assert [one.code for one in caught.value.errors] == ["P0373"]
 
 
 def test_rows_lie_by_columns_of_all_promises() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -9,12 +10,19 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import Source
-from penstock.algebra.properties.promises import Clustered, Ordered, Promise, Unique, Within
+from penstock.algebra.analysis.promise_candidates import StreamReference
+from penstock.algebra.properties.promises import Clustered, ForeignKey, Ordered, Promise, Unique, Within
 from penstock.physical.elements import Elements
 from penstock.physical.observation import observed_rows as observed
 from penstock.physical.observation.observed_rows import ObservedRows, Observer, risen
 from penstock.runtime.monitoring import constraints
-from penstock.runtime.monitoring.constraints import ConstraintMonitor, Histogram, MeasuredColumns, MeasuredK
+from penstock.runtime.monitoring.constraints import (
+    ConstraintMonitor,
+    Histogram,
+    MeasuredColumns,
+    MeasuredK,
+    MeasuredReference,
+)
 from penstock.testing.promises.closings import Accepted, breaches
 from penstock.types import END, Field, Schema, TimeDomain, Unit
 
@@ -84,12 +92,72 @@ def test_k_is_that_of_the_definition(seed: int) -> None:
             if one.ordered_rows is not None and one.ordered_ticks is not None:
                 assert one.ordered_rows.whole.within(k) == _kept(Ordered(columns, False, Within(k)), rows)
                 assert one.ordered_ticks.whole.within(k) == _kept(Ordered(columns, False, Within(None, k)), rows)
+            if one.descending_rows is not None and one.descending_ticks is not None:
+                assert one.descending_rows.whole.within(k) == _kept(Ordered(columns, True, Within(k)), rows)
+                assert one.descending_ticks.whole.within(k) == _kept(Ordered(columns, True, Within(None, k)), rows)
         assert one.repeated.whole.within(0) == _kept(Unique(columns), rows)
         assert (one.ordered_rows is not None) == (columns in ((1,), (0,)) and _has_values(rows, columns[0]))
+        assert (one.descending_rows is None) == (one.ordered_rows is None)
 
 
 def _has_values(rows: Accepted, column: int) -> bool:
     return any(row[column] is not None for _, row in rows)
+
+
+PARENT = replace(SOURCE, name="P")
+REFERENCE = StreamReference("S", (1,), "P", (1,))
+
+
+def _measured_reference(
+    inputs: dict[str, Accepted], random: Random, disorder: int, monitor: ConstraintMonitor
+) -> MeasuredReference:
+    """Measure a reference of the rows of S to those of P, each cut into rounds at random places."""
+    monitor.keep({"S": ALL, "P": ALL}, [REFERENCE])
+    places = {"S": 0, "P": 0}
+    heartbeats = dict.fromkeys(places, -disorder - 1)
+    while any(place < len(inputs[name]) for name, place in places.items()):
+        name = random.choice([name for name, place in places.items() if place < len(inputs[name])])
+        part = inputs[name][places[name] : places[name] + random.randint(1, 9)]
+        places[name] += len(part)
+        task = Observer(SOURCE if name == "S" else PARENT, (0, 1, 2, 3))
+        task.take(_elements(part))
+        seen = task.seen()
+        assert seen is not None
+        monitor.add(ObservedRows.from_json(seen.as_json()))
+        heartbeats[name] = max(ts for ts, _ in inputs[name][: places[name]]) - disorder - 1
+        monitor.advance(dict(heartbeats))
+    monitor.advance(dict.fromkeys(places, END))
+    return monitor.measures()["S"].references[REFERENCE]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_k_of_a_reference_is_that_of_the_definition(seed: int) -> None:
+    random = Random(seed)
+    disorder = random.choice([0, 0, 4])
+    inputs: dict[str, Accepted] = {name: _rows(random, random.choice([1, 6, 24]), disorder) for name in "SP"}
+    one = _measured_reference(inputs, random, disorder, ConstraintMonitor(lambda: 0.0))
+    there = [row for row in inputs["S"] if row[1][1] is not None]
+    assert one.rows.whole.elements == one.ticks.whole.elements == len(there)
+    last = max(ts for ts, _ in (*there, *inputs["P"]))
+    for k in (0, 1, 3, 9, 50):
+        broken = breaches(ForeignKey((1,), "P", (1,), Within(k)), inputs["S"], inputs["P"])
+        assert one.rows.whole.within(k) == len(there) - len(broken), (k, inputs)
+        late = breaches(ForeignKey((1,), "P", (1,), Within(None, k)), inputs["S"], inputs["P"])
+        # What is not settled at the end is no breach yet.
+        known = [row for row in late if row[0] + k <= last]
+        assert one.ticks.whole.within(k) == len(there) - len(known), (k, inputs)
+
+
+def test_rows_that_wait_for_their_parents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constraints, "MOST_WAITING", 20)
+    inputs: dict[str, Accepted] = {
+        "S": [(t, (t, t, "a", 0.0)) for t in range(200)],
+        "P": [(t, (t, -1, "a", 0.0)) for t in range(200)],
+    }
+    monitor = ConstraintMonitor(lambda: 0.0)
+    one = _measured_reference(inputs, Random(1), 0, monitor)
+    assert one.rows.whole.elements == 200 and one.rows.whole.within(0) == 0
+    assert len(monitor._references[REFERENCE]._waiting.ts) == 20
 
 
 def test_nothing_depends_on_the_cuts() -> None:

@@ -46,6 +46,10 @@ REPORTS = {
     '"state": {"4": {"groups": ["KeyedTable", 10, 800]}}}': ShardReport(
         1, 2, {}, {}, {4: {"groups": SynopsisSize("KeyedTable", 10, 800)}}, FlowCounts({(4, 1): 5}, {}, {(4, 1): 80})
     ),
+    '{"stage": 1, "shard": 2, "phases": {}, "seconds": {}, '
+    '"state": {"4": {"held": ["HeldRows", 10, 800, null, null, null, {"UNIQUE id of O": 7}]}}}': ShardReport(
+        1, 2, {}, {}, {4: {"held": SynopsisSize("HeldRows", 10, 800, closed={"UNIQUE id of O": 7})}}
+    ),
 }
 
 

@@ -332,6 +332,20 @@ def test_state_beyond_its_limit(caplog: pytest.LogCaptureFixture) -> None:
     assert caught.value.code == "P0632"
 
 
+def test_state_that_promises_end_beyond_its_limit(caplog: pytest.LogCaptureFixture) -> None:
+    """The message has what is open, and what each promise has closed."""
+    warns = reporter(ReportOptions(state_limit=1000))
+    step = max(s.id for s in warns.recorder._plan.steps if s.spec.title == "Aggregate")
+    for shard in (0, 1):
+        groups = SynopsisSize("KeyedTable", 1_500, 900, closed={"CLUSTERED BY a WITHIN 2 ROWS of S": 4_000})
+        values = SynopsisSize("ClusteredIndex", 7, 90, closed={"CLUSTERED BY a WITHIN 2 ROWS of S": 5})
+        sizes = {step: {"groups": groups, "closings0_0": values}}
+        warns.recorder.report(ShardReport(1, shard, {}, {}, sizes))
+    warns.batch(0, 1.0, 0.0, 1, Totals())
+    expected = "Aggregate of sums: 1,980 (3,000 rows open, 8,000 closed by CLUSTERED BY a WITHIN 2 ROWS of S)"
+    assert caplog.messages[0].endswith(expected)
+
+
 def test_bursts_and_dead_letters_are_told(caplog: pytest.LogCaptureFixture) -> None:
     told = reporter(ReportOptions())
     for rows, late, malformed in ((1000, 5, 0), (2000, 5, 3), (3000, 105, 3)):

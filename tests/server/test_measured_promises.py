@@ -46,9 +46,9 @@ def _rows(client: ServerClient, columns: str = "*", where: str = "TRUE") -> list
     return client.select(sql).table.to_pylist()
 
 
-def _measured(client: ServerClient, elements: int) -> None:
+def _measured(client: ServerClient, elements: int, where: str = "TRUE") -> None:
     for _ in range(200):
-        if _rows(client, where=f"elements = {elements}"):
+        if _rows(client, where=f"elements = {elements} AND {where}"):
             return
         time.sleep(0.05)
     raise AssertionError(_rows(client))
@@ -79,11 +79,12 @@ def test_what_is_measured_and_suggested(client: ServerClient) -> None:
     assert client.select("SELECT observe_constraints FROM penstock.streams WHERE name = 'items'").table.to_pylist() == [
         {"observe_constraints": "on"}
     ]
-    client.insert("orders", [{"at": 0, "id": id_} for id_ in range(40)])
+    client.insert("orders", [{"at": 0, "id": id_} for id_ in range(39)] + [{"at": 13, "id": 39}])
     client.insert("items", [{"at": at, "id": id_, "item": "a"} for at, id_ in ITEMS[:5]])
     client.insert("items", [{"at": at, "id": id_, "item": "a"} for at, id_ in ITEMS[5:]])
     client.insert("items", [{"at": 12, "id": None, "item": None}])
-    _measured(client, 12)
+    _measured(client, 12, "kind = 'CLUSTERED BY' AND columns = 'id'")
+    _measured(client, 12, "kind = 'FOREIGN KEY' AND stream = 'items' AND k_max = 0")
     (clustered,) = _rows(client, where="kind = 'CLUSTERED BY' AND columns = 'id' AND unit = 'ROWS'")
     assert clustered["name"] is None and clustered["k_declared"] is None
     assert (clustered["k_max"], clustered["k_p99"], clustered["k_p999"], clustered["share"]) == (1, 1, 1, 1.0)
@@ -99,12 +100,40 @@ def test_what_is_measured_and_suggested(client: ServerClient) -> None:
     (reply,) = client.execute("SHOW CONSTRAINTS OF items SUGGESTED")
     assert reply.text is not None
     assert reply.text.splitlines() == [
+        "ALTER STREAM items ADD CONSTRAINT id_foreign FOREIGN KEY (id) REFERENCES orders (id) WITHIN 0 ROWS ASSERTED"
+        " -- saves about 12 rows",
         "ALTER STREAM items ADD CONSTRAINT id_clustered CLUSTERED BY (id) WITHIN 1 ROWS ASSERTED"
         " -- saves about 42 rows",
         "ALTER STREAM items ADD CONSTRAINT id_ordered ORDERED BY (id) WITHIN 1 ROWS ASSERTED -- saves about 42 rows",
     ]
     client.execute("ALTER STREAM items SET (observe_constraints 'off')")
     assert [one["name"] for one in _rows(client)] == ["near"]
+
+
+def test_a_reference_and_an_order_that_descends(client: ServerClient) -> None:
+    client.execute("ALTER STREAM items SET (observe_constraints 'on')")
+    # Items go down by one, and the order of each comes two orders after its first one.
+    client.insert("items", [{"at": 10 * at, "id": 100 - at // 2, "item": "a"} for at in range(40)])
+    client.insert("orders", [{"at": 10 * at + 5, "id": 101 - at // 2} for at in range(0, 40, 2)])
+    client.insert("items", [{"at": 1000, "id": None, "item": None}])
+    client.insert("orders", [{"at": 1000, "id": None}])
+    _measured(client, 40)
+    (descending,) = _rows(client, where="kind = 'ORDERED BY DESC' AND columns = 'id' AND unit = 'ROWS'")
+    assert (descending["k_max"], descending["share"], descending["drift"]) == (0, 1.0, 0)
+    where = "kind = 'FOREIGN KEY' AND stream = 'items' AND unit = 'ROWS'"
+    for _ in range(200):
+        (reference,) = _rows(client, where=where)
+        if reference["elements"] == 40 and reference["k_p99"] == 2:
+            break
+        time.sleep(0.05)
+    assert reference["parent"] == "orders (id)" and reference["name"] is None
+    assert not _rows(client, where="stream = 'orders'"), "nothing is measured of it for its own sake"
+    (reply,) = client.execute("SHOW CONSTRAINTS OF items SUGGESTED")
+    assert reply.text is not None
+    found = [line.partition(" -- ")[0] for line in reply.text.splitlines()]
+    add = "ALTER STREAM items ADD CONSTRAINT"
+    assert f"{add} id_ordered ORDERED BY (id) DESC WITHIN 0 ROWS ASSERTED" in found
+    assert not any("ORDERED BY (id) WITHIN" in line for line in found), "its k is the length of the stream"
 
 
 def test_breaches_of_what_is_declared(client: ServerClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from penstock.server.roles import AccessRole
@@ -36,6 +37,34 @@ def test_what_was_registered_before_a_promise_is_marked(tmp_path: Path) -> None:
         statement(client, "ALTER QUERY q AS SELECT O.id FROM O, F WHERE O.id = F.id START NOW")
         assert not any("would use" in line for line in shown("SHOW QUERIES"))
         assert not any("not used" in line for line in shown("SHOW CONSTRAINTS"))
+    ended(server)
+
+
+def test_what_each_promise_has_closed(tmp_path: Path) -> None:
+    server = started(tmp_path)
+    with server.client(AccessRole.ADMIN) as client:
+        statement(client, DECLARED.partition("CREATE QUERY")[0])
+        statement(client, "ALTER STREAM O ADD UNIQUE (id); ALTER STREAM F ADD CLUSTERED BY (id) WITHIN 1 ROWS")
+        statement(client, "CREATE QUERY q AS SELECT O.id FROM O, F WHERE O.id = F.id")
+        statement(client, "INSERT INTO O VALUES (1, 1), (2, 2), (3, 3), (9, 9)")
+        statement(client, "INSERT INTO F VALUES (2, 1), (3, 2), (4, 1), (6, 3), (7, 3), (8, 4), (9, NULL)")
+        sql = (
+            "SELECT kind, open, closed, closed_by FROM penstock.synopses WHERE closed IS NOT NULL ORDER BY kind, closed"
+        )
+
+        def found() -> list[list[object]]:
+            return [list(row.values()) for row in statement(client, sql).json()["statements"][0]["rows"]]
+
+        clustered = "CLUSTERED BY id WITHIN 1 ROWS of F"
+        expected = [
+            ["ClusteredIndex", 2, 2, f"{clustered}: 2"],
+            ["HeldRows", 1, 2, f"{clustered}: 2"],
+            ["HeldRows", 1, 5, "UNIQUE id of O: 5"],
+        ]
+        deadline = time.monotonic() + 60
+        while found() != expected and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert found() == expected
     ended(server)
 
 

@@ -342,6 +342,15 @@ ROWS_OUT = _measured("rows out", _COUNTER, _ROWS, "rows emitted")
 LATE_ROWS = _measured("late", _COUNTER, _ROWS, "elements kept out because they came late")
 REJECTED_ROWS = _measured("rejected", _COUNTER, _ROWS, "records that could not be read or applied")
 SKIPPED_ROWS = _measured("passed over", _COUNTER, _ROWS, "rows that readers skipped because no query reads them")
+ROWS_CLOSED = _measured(
+    "closed",
+    _COUNTER,
+    _ROWS,
+    "rows and groups of its state that promises have closed; also by promise, as `closed by UNIQUE id of O`",
+)
+OPEN_ROWS = _measured("open", _GAUGE, _ROWS, "rows and groups of the state that ends by promises which are still held")
+VALUES_CLOSED = _measured("values closed", _COUNTER, _NONE, "closings of values by CLUSTERED BY")
+VALUES_OPEN = _measured("values open", _GAUGE, _NONE, "values of CLUSTERED BY that are open")
 STATE_ROWS = _measured("state rows", _GAUGE, _ROWS, "rows of state at the end")
 STATE_BYTES = _measured("state bytes", _GAUGE, _BYTES, "bytes of state at the end")
 PEAK_STATE_ROWS = _measured("peak state rows", _GAUGE, _ROWS, "rows of state at its greatest")

@@ -290,6 +290,8 @@ class Reporter:
             f"the state has {run.state_bytes:,} bytes, more than state_limit allows ({limit:,}); the most is that of "
             f"{largest.name} of {', '.join(largest.queries)}: {largest.state_bytes:,}"
         )
+        ended = self.recorder.ended_by_promises(largest.name)
+        message += f" ({ended})" if ended else ""
         if self._options.fail:
             hint = "raise state_limit and run again with the same --checkpoint, or give the query a smaller window"
             raise PenstockError("P0632", message, hint=hint)

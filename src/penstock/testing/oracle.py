@@ -188,7 +188,9 @@ def _read(root: Algebra, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, 
         }
         gone = {*punctuated, *(position for positions in broken.values() for position in positions)}
         if broken:
-            counts = {f"constraint {promise}": len(positions) for promise, positions in broken.items() if positions}
+            # One that breaks several promises is a dead letter of the first that was declared.
+            first = {position: promise for promise in reversed(broken) for position in broken[promise]}
+            counts = Counter(f"constraint {promise}" for promise in first.values())
             rejected[name] = {**rejected.get(name, {}), **counts}
         if broken or punctuated:
             accepted[name] = whole

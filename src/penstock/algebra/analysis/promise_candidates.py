@@ -52,6 +52,25 @@ def compared_streams(node: Algebra) -> Iterator[tuple[StreamColumns, StreamColum
             )
 
 
+@dataclass(frozen=True)
+class StreamReference:
+    """Columns of a stream that refer to those of another one, or of itself, in the same order."""
+
+    stream: str
+    columns: tuple[int, ...]
+    parent: str
+    parent_columns: tuple[int, ...]
+
+
+def references_of_state(root: Algebra) -> Iterator[StreamReference]:
+    """Yield how the streams that a plan joins may refer to each other."""
+    for node in operators(root):
+        for one, other in compared_streams(node):
+            for child, parent in ((one, other), (other, one)):
+                if child != parent:  # of itself every row is there
+                    yield StreamReference(child.stream, child.columns, parent.stream, parent.columns)
+
+
 def grouped_streams(node: Algebra) -> Iterator[StreamColumns]:
     """Yield the columns of each stream by which an operator groups; none for one that does not group."""
     if not isinstance(node, Aggregate | Distinct | ClosingGroups):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import ClassVar
 
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
@@ -25,6 +26,7 @@ from penstock.algebra.nodes.base import (
 )
 from penstock.algebra.nodes.base.fields import Pairs
 from penstock.algebra.nodes.join import Join, condition_text, joined_pattern, pruned_sides
+from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import StreamScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.properties.boundedness import Boundedness, Grade
@@ -333,7 +335,8 @@ class ClosingGroups(Algebra):
     def describe(self) -> Mapping[str, str]:
         found = dict(self.without_promises.describe())
         found["groups end by"] = shown_promises(self.closing, self.input.schema)
-        unused = tuple(one for one in self.input.promises if self._could_end_by(one) and one not in self.closing)
+        used = {one.bases for one in self.closing}
+        unused = tuple(one for one in self.input.promises if self._could_end_by(one) and one.bases not in used)
         if unused:
             found["not used"] = shown_promises(unused, self.input.schema)
         return found | ({"emitted": "once, when closed"} if self.final else {})
@@ -367,6 +370,28 @@ def _ending(node: Algebra, promises: Promises) -> tuple[EndingPromise, ...]:
 def closes_values(one: PassedPromise) -> bool:
     """Return whether rows of the stream itself, before or after, decide when a value is closed."""
     return isinstance(one.promise, Clustered | Ordered | Punctuated)
+
+
+def promises_by_equalities(node: Algebra) -> Promises:
+    """Return the promises of a node, and behind them the same of columns of one type that a join below compares with
+    theirs by `=`: a row of it has the same values in both. Only promises that close values are among these."""
+    if isinstance(node, Select):
+        return promises_by_equalities(node.input)
+    if isinstance(node, Project):
+        return tuple(dict.fromkeys((*node.promises, *node.moved(promises_by_equalities(node.input)))))
+    if not isinstance(node, PromisedJoin) or node.joined is not JoinResult.INNER:
+        return node.promises
+    width, types = len(node.left.schema), node.schema.types
+    equal = {c: c for c in range(len(types))}
+    for left, right in node.equal:
+        if types[left] == types[width + right]:
+            equal |= {left: width + right, width + right: left}
+    found = list(node.promises)
+    for one in node.promises:
+        if closes_values(one):
+            choices = [dict.fromkeys((c, equal[c])) for c in one.columns]
+            found += [replace(one, columns=columns) for columns in product(*choices)]
+    return tuple(dict.fromkeys(found))
 
 
 def shown_promises(promises: Promises, schema: Schema) -> str:
@@ -412,7 +437,8 @@ def unfounded_promises(root: Algebra) -> Iterator[str]:
                     yield f"{one.promise} of side {one.of} of {node.describe()['on']}"
         elif isinstance(node, ClosedRows | ClosingGroups):
             used = node.closing if isinstance(node, ClosingGroups) else [one for part in node.closing for one in part]
-            yield from (f"{one} below {node.worded}" for one in used if not one.is_among(node.input.promises))
+            there = promises_by_equalities(node.input) if isinstance(node, ClosingGroups) else node.input.promises
+            yield from (f"{one} below {node.worded}" for one in used if not one.is_among(there))
 
 
 def promises_used(root: Algebra) -> frozenset[tuple[str, str]]:

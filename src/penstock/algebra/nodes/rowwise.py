@@ -100,8 +100,12 @@ class Project(RowWise):
 
     @property
     def promises(self) -> Promises:
+        return self.moved(self.input.promises)
+
+    def moved(self, promises: Promises) -> Promises:
+        """Return those of some promises of the input all of whose columns are there as they are."""
         columns = [(e.index, i) for i, e in enumerate(self.expressions) if isinstance(e, Column)]
-        return moved_promises(self.input.promises, dict(reversed(columns)).get)
+        return moved_promises(promises, dict(reversed(columns)).get)
 
     @property
     def domains(self) -> Domains:

@@ -180,10 +180,16 @@ def _width(type_: pa.DataType) -> int:
 
 @dataclass(frozen=True)
 class Check:
-    """A promise of a stream that is CHECKED. name: that of its dead letters, so it counts."""
+    """A promise of a stream that is CHECKED.
+
+    Args:
+        name: that of its dead letters, so it counts.
+        order: a number that rises in order of declaration.
+    """
 
     name: str
     promise: Promise
+    order: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,8 +275,8 @@ class RejectedScan(Emitted, Scan):
 
 def stream_scan(source: Source, columns: tuple[int, ...]) -> StreamScan:
     """Return the elements of a declared stream, without those that break a promise that is CHECKED."""
-    checked = (one for one in source.promises if one.mode is PromiseMode.CHECKED)
-    checks = tuple(Check(one.name, one) for one in checked)
+    numbered = enumerate(source.promises)
+    checks = tuple(Check(one.name, one, number) for number, one in numbered if one.mode is PromiseMode.CHECKED)
     return StreamScan(source, columns, checks)
 
 

@@ -120,7 +120,7 @@ class Versions:
             known = self._checks.get(number)
             if known is None or known[0] is not source:
                 promise = next(promise for promise in source.promises if promise.name == name)
-                scan = RejectedScan(source, tuple(range(len(source.columns))), Check(name, promise))
+                scan = RejectedScan(source, tuple(range(len(source.columns))), Check(name, promise, number))
                 query = Query(f"constraint {name} of {source.name}", scan, default_sink())
                 known = source, StandingQuery(number, number, query, Start(), Activity.SILENT)
             self._checks[number] = known

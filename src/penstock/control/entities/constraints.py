@@ -8,13 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from penstock.algebra.analysis.promise_candidates import StreamReference
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.promises import Clustered, ForeignKey, Ordered, Promise, Unique, Within
 from penstock.control.entities.attributes import COUNT, REAL, TEXT, Attribute, ControlRelation, Origin
 from penstock.control.entities.system import SystemView
 from penstock.language.binder.statements.promises import promise_line
 from penstock.language.scripts.proposals import Proposal, proposed_promises
-from penstock.runtime.monitoring.constraints import Histogram, MeasuredColumns, MeasuredK, StreamMeasures
+from penstock.runtime.monitoring.constraints import (
+    Histogram,
+    MeasuredColumns,
+    MeasuredK,
+    MeasuredReference,
+    StreamMeasures,
+)
 
 _TASKS = Origin.TASKS
 #: k of this share of the elements is suggested.
@@ -53,13 +60,27 @@ class ConstraintRow:
         return within.rows if within.ticks is None else within.ticks
 
     @property
-    def found(self) -> MeasuredColumns | None:
-        return None if self.measures is None else self.measures.by_columns.get(self.promise.columns)
+    def parent(self) -> str | None:
+        """Return the stream and the columns to which a FOREIGN KEY refers; None for another promise."""
+        if not isinstance(self.promise, ForeignKey):
+            return None
+        parent = self.view.registry.bound.sources[self.promise.parent.lower()]
+        return f"{parent.name} ({', '.join(parent.columns[c].name for c in self.promise.parent_columns)})"
+
+    @property
+    def found(self) -> MeasuredColumns | MeasuredReference | None:
+        return None if self.measures is None else found_of(self.source.name, self.promise, self.measures)
 
     @property
     def measured(self) -> MeasuredK | None:
         """Return k of the elements of the sample; None where it is not measured."""
         return None if self.found is None else measured_of(self.promise, self.in_ticks, self.found)
+
+    @property
+    def drift(self) -> int | None:
+        """Return by how much k of the last hour is above that since the start; below it where it is negative."""
+        hour, whole = (self.k_of(_SHARE, is_hour) for is_hour in (True, False))
+        return None if hour is None or whole is None else hour - whole
 
     def k_of(self, share: float | None, hour: bool) -> int | None:
         """Return the k to which a share of the elements keeps; None for all of them."""
@@ -95,13 +116,25 @@ class ConstraintRow:
         return one.last_hour(self.view.now) if hour else one.whole
 
 
-def measured_of(promise: Promise, in_ticks: bool, found: MeasuredColumns) -> MeasuredK | None:
+def found_of(stream: str, promise: Promise, measures: StreamMeasures) -> MeasuredColumns | MeasuredReference | None:
+    """Return what is measured of the columns of a promise of a stream, of a FOREIGN KEY also of its parent's."""
+    if isinstance(promise, ForeignKey):
+        key = StreamReference(stream, promise.columns, promise.parent, promise.parent_columns)
+        return measures.references.get(key)
+    return measures.by_columns.get(promise.columns)
+
+
+def measured_of(promise: Promise, in_ticks: bool, found: MeasuredColumns | MeasuredReference) -> MeasuredK | None:
     """Return what is measured of a promise on columns; None of one that is not."""
+    if isinstance(found, MeasuredReference):
+        return found.ticks if in_ticks else found.rows
     if isinstance(promise, Unique):
         return found.repeated
     if isinstance(promise, Clustered):
         return found.clustered_ticks if in_ticks else found.clustered_rows
-    if isinstance(promise, Ordered) and not promise.descending:
+    if isinstance(promise, Ordered) and promise.descending:
+        return found.descending_ticks if in_ticks else found.descending_rows
+    if isinstance(promise, Ordered):
         return found.ordered_ticks if in_ticks else found.ordered_rows
     return None
 
@@ -114,12 +147,19 @@ def _rows(view: SystemView) -> Iterable[ConstraintRow]:
             in_ticks = _within(promise).ticks is not None
             listed.add((_without_k(promise), in_ticks))
             yield ConstraintRow(view, source, promise, in_ticks, measures)
-        for columns, found in ({} if measures is None else measures.by_columns).items():
-            for promise in (Unique(columns), Clustered(columns), Ordered(columns)):
-                for in_ticks in (False,) if isinstance(promise, Unique) else (False, True):
-                    is_known = (_without_k(promise), in_ticks) in listed
-                    if not is_known and measured_of(promise, in_ticks, found) is not None:
-                        yield ConstraintRow(view, source, promise, in_ticks, measures)
+        # Of a stream to which others refer more is seen than is asked for.
+        for promise in () if measures is None or not source.is_observed else _measurable(measures):
+            for in_ticks in (False,) if isinstance(promise, Unique) else (False, True):
+                row = ConstraintRow(view, source, promise, in_ticks, measures)
+                if (_without_k(promise), in_ticks) not in listed and row.measured is not None:
+                    yield row
+
+
+def _measurable(measures: StreamMeasures) -> Iterator[Promise]:
+    for columns in measures.by_columns:
+        yield from (Unique(columns), Clustered(columns), Ordered(columns), Ordered(columns, True))
+    for one in measures.references:
+        yield ForeignKey(one.columns, one.parent, one.parent_columns)
 
 
 def _within(promise: Promise) -> Within:
@@ -175,6 +215,8 @@ CONSTRAINTS: ControlRelation[ConstraintRow] = ControlRelation(
         Attribute("stream", TEXT, "its stream", lambda row: row.source.name),
         Attribute("kind", TEXT, "UNIQUE, FOREIGN KEY, CLUSTERED BY, ORDERED BY", lambda row: row.kind),
         Attribute("columns", TEXT, "its columns", lambda row: row.columns),
+        Attribute("parent", TEXT, "of a FOREIGN KEY, the stream and the columns to which it refers",
+                  lambda row: row.parent),
         Attribute("mode", TEXT, "ASSERTED, CHECKED or OBSERVED, of a declared one",
                   lambda row: row.promise.mode.value if row.is_declared else None),
         Attribute("k_declared", COUNT, "the declared k", lambda row: row.k),
@@ -182,6 +224,8 @@ CONSTRAINTS: ControlRelation[ConstraintRow] = ControlRelation(
                   lambda row: "TICKS" if row.in_ticks else "ROWS"),
         *_quantiles(hour=False),
         *_quantiles(hour=True),
+        Attribute("drift", COUNT, "`hour_k_p999` less `k_p999`: above 0 where the stream keeps to less than before",
+                  lambda row: row.drift, _TASKS),
         Attribute("sample_share", REAL, "the share of the values that is in the sample",
                   lambda row: None if row.found is None else row.found.share, _TASKS),
         Attribute("elements", COUNT, "the elements of the sample", lambda row: row.elements, _TASKS, "rows"),
@@ -204,30 +248,47 @@ def suggested_promises(view: SystemView, streams: Sequence[str]) -> list[tuple[s
     """
     catalog = view.registry.bound
     saved: dict[tuple[str, str], int] = {}
+    drifts: dict[tuple[str, str], str] = {}
     for listed in view.listed:
-        for proposal in () if listed.bound is None else proposed_promises(listed.bound, catalog, view.settings):
-            for name, promise in _kept(view, proposal):
+        for proposal in (
+            () if listed.bound is None else proposed_promises(listed.bound, catalog, view.settings, descending=True)
+        ):
+            for name, promise, drift in _kept(view, proposal):
                 if name in streams:
                     line = promise_line(catalog.sources[name], promise, catalog)
                     key = catalog.sources[name].name, line
                     saved[key] = saved.get(key, 0) + _saved(view, proposal, name, promise)
-    return [(name, f"{line} -- saves about {rows:,} rows") for (name, line), rows in saved.items() if rows > 0]
+                    drifts[key] = drift
+    return [(key[0], f"{key[1]} -- saves about {rows:,} rows{drifts[key]}") for key, rows in saved.items() if rows > 0]
 
 
-def _kept(view: SystemView, proposal: Proposal) -> Iterator[tuple[str, Promise]]:
-    """Yield the promises of a proposal, if all are measured and kept, with the k that is measured."""
+def _kept(view: SystemView, proposal: Proposal) -> Iterator[tuple[str, Promise, str]]:
+    """Yield the promises of a proposal, if all are measured and kept, with the k that is measured, and how it drifts,
+    as text."""
     found = []
     for name, promise in proposal.promised:
         source = view.registry.bound.sources[name]
         measures = view.figures.run.constraints.get(source.name)
-        of_columns = None if measures is None else measures.by_columns.get(promise.columns)
+        of_columns = None if measures is None else found_of(source.name, promise, measures)
         measured = None if of_columns is None else measured_of(promise, False, of_columns)
         if measured is None or not measured.whole.elements or (isinstance(promise, Unique) and measured.whole.highest):
             return
-        if isinstance(promise, Clustered | Ordered):
-            promise = replace(promise, within=Within(measured.whole.quantile(_SHARE)))
-        found.append((name, promise))
+        if isinstance(promise, ForeignKey | Clustered | Ordered):
+            k = measured.whole.quantile(_SHARE)
+            counts = view.figures.run.constraints.get(
+                promise.parent if isinstance(promise, ForeignKey) else source.name
+            )
+            if k is None or counts is None or 2 * k > counts.elements:
+                return  # it grows with the stream
+            promise = replace(promise, within=Within(k))
+        found.append((name, promise, _drift(measured, view.now)))
     yield from found
+
+
+def _drift(measured: MeasuredK, now: float) -> str:
+    """Return how k of the last hour differs from that since the start; empty where it does not."""
+    hour, whole = measured.last_hour(now).quantile(_SHARE), measured.whole.quantile(_SHARE)
+    return "" if hour is None or hour == whole else f"; WITHIN {hour} ROWS in the last hour"
 
 
 def _saved(view: SystemView, proposal: Proposal, name: str, promise: Promise) -> int:
@@ -238,7 +299,9 @@ def _saved(view: SystemView, proposal: Proposal, name: str, promise: Promise) ->
     held = 0
     for stream in proposal.of_streams:
         metrics = view.figures.metrics.sources.get(stream)
-        held += run[stream].elements if stream in run else 0 if metrics is None else metrics.rows
+        # What is measured is what came since then, up to the heartbeat.
+        counted = run[stream].elements if stream in run else 0
+        held += max(counted, 0 if metrics is None else metrics.rows)
     if not proposal.of_streams:
         of_columns = measures.by_columns[promise.columns]
         held = round(of_columns.values / of_columns.share)

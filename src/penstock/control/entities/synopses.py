@@ -60,6 +60,15 @@ class SynopsisRow:
         """Return the length of the longest window whose rows it keeps, where it keeps those of windows."""
         return max((length for length in self._lengths() if length is not None), default=None)
 
+    @property
+    def closed(self) -> dict[str, int] | None:
+        """Return by promise how many of its rows it has closed; None where none ends it."""
+        found: dict[str, int] = {}
+        for size in self.sizes:
+            for promise, rows in size.closed.items():
+                found[promise] = found.get(promise, 0) + rows
+        return found or None
+
     def _lengths(self) -> Iterable[int | None]:
         if not self.step.spec.keeps_rows:
             return
@@ -128,6 +137,29 @@ SYNOPSES: ControlRelation[SynopsisRow] = ControlRelation(
             "of the rows that are kept for windows of several lengths, the longest of them",
             lambda row: row.span,
             unit="ticks",
+        ),
+        Attribute(
+            "open",
+            COUNT,
+            "of state that ends by promises: the rows, groups or values that are open",
+            lambda row: None if row.closed is None else sum(size.rows for size in row.sizes),
+            _TASKS,
+            "rows",
+        ),
+        Attribute(
+            "closed",
+            COUNT,
+            "how many promises have closed since the process started",
+            lambda row: None if row.closed is None else sum(row.closed.values()),
+            _TASKS,
+            "rows",
+        ),
+        Attribute(
+            "closed_by",
+            TEXT,
+            "the same by promise, such as `UNIQUE id of O: 12`",
+            lambda row: None if row.closed is None else "; ".join(f"{p}: {n}" for p, n in row.closed.items()),
+            _TASKS,
         ),
         unmeasured("memory", COUNT, "comes with approximation"),
         unmeasured("compression", TEXT, "comes with approximation"),

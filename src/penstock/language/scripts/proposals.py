@@ -43,18 +43,21 @@ class Proposal:
 
 
 @deep
-def proposed_promises(query: Query, catalog: Catalog, settings: Settings | None = None) -> tuple[Proposal, ...]:
+def proposed_promises(
+    query: Query, catalog: Catalog, settings: Settings | None = None, descending: bool = False
+) -> tuple[Proposal, ...]:
     """Return the promises each of which would bound state of a query that has no bound; none for one that cannot be
     bound again.
 
     Args:
         query: of the catalog, with the text of its statement.
+        descending: orders that descend are among them.
     """
     if not query.text:
         return ()
     before = _without_bound(optimize(query.root))
     found = []
-    for candidate in dict.fromkeys(_candidates(optimize(query.root), catalog)):
+    for candidate in dict.fromkeys(_candidates(optimize(query.root), catalog, descending)):
         changed = _with(candidate, catalog)
         root = _bound_again(query, changed, settings)
         if root is None or not _uses(root, candidate):
@@ -97,7 +100,7 @@ def _uses(root: Algebra, candidate: tuple[tuple[str, Promise], ...]) -> bool:
 # --- candidates
 
 
-def _candidates(root: Algebra, catalog: Catalog) -> Iterator[tuple[tuple[str, Promise], ...]]:
+def _candidates(root: Algebra, catalog: Catalog, descending: bool) -> Iterator[tuple[tuple[str, Promise], ...]]:
     """Yield promises that a plan might use."""
     for node in operators(root):
         for one, other in compared_streams(node):
@@ -106,17 +109,18 @@ def _candidates(root: Algebra, catalog: Catalog) -> Iterator[tuple[tuple[str, Pr
                     reference = ForeignKey(child.columns, parent.stream, parent.columns)
                     unique = (parent.stream.lower(), Unique(parent.columns))
                     yield (unique, (child.stream.lower(), reference))
-                yield from _closing(child, catalog)
+                yield from _closing(child, catalog, descending)
         for group in grouped_streams(node):
-            yield from _closing(group, catalog)
+            yield from _closing(group, catalog, descending)
 
 
-def _closing(one: StreamColumns, catalog: Catalog) -> Iterator[tuple[tuple[str, Promise], ...]]:
+def _closing(one: StreamColumns, catalog: Catalog, descending: bool) -> Iterator[tuple[tuple[str, Promise], ...]]:
     name = one.stream.lower()
     yield ((name, Clustered(one.columns)),)
     for column in one.columns:
         if has_order(catalog.sources[name].columns[column].type):
-            yield ((name, Ordered((column,))),)
+            for descends in (False, True)[: 1 + descending]:
+                yield ((name, Ordered((column,), descends)),)
 
 
 # --- binding again

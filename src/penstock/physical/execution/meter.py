@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from penstock.figures import (
@@ -25,6 +26,7 @@ from penstock.figures.figure import Figure, FigureValues, put_together
 from penstock.physical.elements import Elements
 from penstock.physical.operators.base.contract import Moment, Operator, Rejection
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.promises.closing_index import ClusteredIndex
 from penstock.storage.documents import Document
 
 
@@ -35,6 +37,7 @@ class Measured:
     Args:
         counted: figures of scans, which readers count.
         figures: those of its operators.
+        closed: rows of state by the promise that has closed them.
     """
 
     rows_in: int = 0
@@ -46,18 +49,21 @@ class Measured:
     nanoseconds: int = 0
     counted: dict[Figure, int] = field(default_factory=dict)
     figures: FigureValues = field(default_factory=dict)
+    closed: Mapping[str, int] = field(default_factory=dict)
     operators: list[Operator] = field(default_factory=list)
 
     def pairs(self) -> tuple[tuple[str, int | float], ...]:
         """Return the (name, value) pairs that EXPLAIN shows, in order."""
         found: list[tuple[Figure, int | float]] = [(ROWS_IN, self.rows_in), (ROWS_OUT, self.rows_out)]
         numbers = {f: value for f, value in {**self.counted, **self.figures}.items() if isinstance(value, int | float)}
-        found += sorted(numbers.items(), key=lambda pair: pair[0].name)
+        shown = [(f.name, value) for f, value in (*found, *sorted(numbers.items(), key=lambda pair: pair[0].name))]
+        shown += [(f"closed by {promise}", number) for promise, number in self.closed.items()]
+        found = []
         if self.peak_rows or self.peak_bytes:
             found += [(STATE_ROWS, self.state_rows), (STATE_BYTES, self.state_bytes)]
             found += [(PEAK_STATE_ROWS, self.peak_rows), (PEAK_STATE_BYTES, self.peak_bytes)]
         found += [(CPU_MILLISECONDS, round(self.nanoseconds / 1e6, 3)), (SHARDS, max(1, len(self.operators)))]
-        return tuple((figure.name, value) for figure, value in found)
+        return (*shown, *((figure.name, value) for figure, value in found))
 
 
 class Meter:
@@ -83,11 +89,13 @@ class Meter:
             measured.state_bytes = sum(synopsis.nbytes for synopsis in held)
             measured.peak_rows = max(measured.peak_rows, measured.state_rows)
             measured.figures = put_together(operator.figures() for operator in measured.operators)
+            measured.closed = closed_by_promises(map(SynopsisSize.of, held))
             measured.peak_bytes = max(measured.peak_bytes, measured.state_bytes)
 
 
 class SynopsisSize(NamedTuple):
-    """The size of a synopsis. kind: its class; chunks, oldest, newest: its extent, where it has one."""
+    """The size of a synopsis. kind: its class; chunks, oldest, newest: its extent, where it has one; closed: by promise
+    how many of its rows it has closed."""
 
     kind: str
     rows: int
@@ -95,11 +103,28 @@ class SynopsisSize(NamedTuple):
     chunks: int | None = None
     oldest: int | None = None
     newest: int | None = None
+    closed: Mapping[str, int] = MappingProxyType({})
 
     @staticmethod
     def of(synopsis: Synopsis) -> SynopsisSize:
-        extent = synopsis.extent
-        return SynopsisSize(type(synopsis).__name__, synopsis.rows, synopsis.nbytes, *(extent or (None, None, None)))
+        chunks, oldest, newest = synopsis.extent or (None, None, None)
+        kind, closed = type(synopsis).__name__, dict(synopsis.closed)
+        return SynopsisSize(kind, synopsis.rows, synopsis.nbytes, chunks, oldest, newest, closed)
+
+    @property
+    def ends_by_promises(self) -> bool:
+        """Return whether it holds rows or groups that promises end."""
+        return bool(self.closed) and self.kind != ClusteredIndex.__name__
+
+
+def closed_by_promises(held: Iterable[SynopsisSize]) -> dict[str, int]:
+    """Return by promise how many rows and groups it has closed."""
+    found: dict[str, int] = {}
+    for one in held:
+        if one.ends_by_promises:
+            for promise, number in one.closed.items():
+                found[promise] = found.get(promise, 0) + number
+    return found
 
 
 #: By step and name of its synopsis.

@@ -1,7 +1,7 @@
 """What is seen of a stream to measure how closely it keeps to promises: its instants, and a sample of its values.
 
 The sample is of values, by their hash: of a value all rows are in it, or none. Of an order also the instants at which
-the greatest value rises, since every row is held against these. Tasks see parts of a round;
+the greatest value rises, and the least one falls, since every row is held against these. Tasks see parts of a round;
 `runtime/monitoring/constraints.py` puts them together.
 """
 
@@ -41,6 +41,7 @@ class SampledRows:
         rows: how many each stands for.
         keys: of an order, the values as integers in their order; empty otherwise.
         risen: of an order, (instants, keys) of rows that raise the greatest key so far.
+        fallen: the same of `descending` keys: of rows that lower the least one.
     """
 
     hashes: Int64s
@@ -48,6 +49,7 @@ class SampledRows:
     rows: Int64s
     keys: Int64s = field(default_factory=lambda: _NO_TIMES)
     risen: tuple[Int64s, Int64s] = (_NO_TIMES, _NO_TIMES)
+    fallen: tuple[Int64s, Int64s] = (_NO_TIMES, _NO_TIMES)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,10 @@ class ObservedRows:
 
     def as_json(self) -> Document:
         samples: list[Json] = [
-            {"columns": list(columns), "arrays": [_text(a) for a in (s.hashes, s.ts, s.rows, s.keys, *s.risen)]}
+            {
+                "columns": list(columns),
+                "arrays": [_text(a) for a in (s.hashes, s.ts, s.rows, s.keys, *s.risen, *s.fallen)],
+            }
             for columns, s in self.samples.items()
         ]
         return {
@@ -84,7 +89,8 @@ class ObservedRows:
             sample = as_document(one, "sample")
             columns = tuple(as_integer(c, "columns") for c in as_array(sample["columns"], "columns"))
             arrays = [_array(as_text(a, "arrays")) for a in as_array(sample["arrays"], "arrays")]
-            samples[columns] = SampledRows(arrays[0], arrays[1], arrays[2], arrays[3], (arrays[4], arrays[5]))
+            risen, fallen = (arrays[4], arrays[5]), (arrays[6], arrays[7])
+            samples[columns] = SampledRows(arrays[0], arrays[1], arrays[2], arrays[3], risen, fallen)
         instants, counts = _array(text(fields, "instants")), _array(text(fields, "counts"))
         return ObservedRows(text(fields, "source"), instants, counts, samples)
 
@@ -171,8 +177,14 @@ def _sampled(columns: Sequence[pa.Array], found: ArrivedInstants) -> SampledRows
     if len(columns) > 1 or not has_order(columns[0].type):
         return sampled
     keys = order_keys(columns[0])
-    greatest = found.greatest(keys if whole is None else np.where(whole, keys, _LEAST))
-    return replace(sampled, keys=keys[rows], risen=_risen(found.instants, greatest))
+    both = [one if whole is None else np.where(whole, one, _LEAST) for one in (keys, descending(keys))]
+    risen, fallen = (_risen(found.instants, found.greatest(one)) for one in both)
+    return replace(sampled, keys=keys[rows], risen=risen, fallen=fallen)
+
+
+def descending(keys: Int64s) -> Int64s:
+    """Return keys in the opposite order."""
+    return ~keys
 
 
 def _whole(columns: Sequence[pa.Array], length: int) -> Bools | None:
@@ -221,7 +233,8 @@ def _together(parts: Sequence[SampledRows]) -> SampledRows:
     begins = np.flatnonzero(np.append(True, (hashes[1:] != hashes[:-1]) | (ts[1:] != ts[:-1]))[: len(hashes)])
     sums = np.add.reduceat(rows, begins) if len(rows) else rows
     raised = risen(*(np.concatenate([p.risen[i] for p in parts]) for i in (0, 1)))
-    return SampledRows(hashes[begins], ts[begins], sums, keys[order][begins] if len(keys) else keys, raised)
+    lowered = risen(*(np.concatenate([p.fallen[i] for p in parts]) for i in (0, 1)))
+    return SampledRows(hashes[begins], ts[begins], sums, keys[order][begins] if len(keys) else keys, raised, lowered)
 
 
 def _text(array: Int64s) -> str:

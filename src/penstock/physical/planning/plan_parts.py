@@ -7,15 +7,20 @@ are new. Nothing here is more than one look at each part: a job may have thousan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import pyarrow as pa
 
-from penstock.algebra.analysis.promise_candidates import columns_of_state, has_order
+from penstock.algebra.analysis.promise_candidates import (
+    StreamReference,
+    columns_of_state,
+    has_order,
+    references_of_state,
+)
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.promises import PromiseMode
+from penstock.algebra.properties.promises import ForeignKey, PromiseMode
 from penstock.expressions.nodes import Expression, Literal
 from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.planning.source_predicate import either, may_skip
@@ -207,21 +212,59 @@ def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
 def as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
     """Return a plan whose streams are retained and measured as their present declarations say; standing queries may
     have been planned with earlier ones."""
+    present = {name: declared[name] for name in plan.sources if name in declared}
+    references = _references(present, plan)
     sources = {
-        name: _with_declared(source, declared[name], plan) if name in declared else source
+        name: _with_declared(source, declared[name], plan, references) if name in declared else source
         for name, source in plan.sources.items()
     }
     return replace(plan, sources=sources, known_steps=plan.by_id)
 
 
-def _with_declared(source: Source, declared: Source, plan: Plan) -> Source:
+def _with_declared(source: Source, declared: Source, plan: Plan, references: Collection[StreamReference]) -> Source:
+    own = _observed_columns(declared, plan) if declared.is_observed else ()
+    referred = [one.columns for one in references if one.stream == source.name]
+    referred += [one.parent_columns for one in references if one.parent == source.name]
     return replace(
         source,
         retain=declared.retain,
         retain_columns=declared.retain_columns,
         promises=declared.promises,
         observe=declared.observe,
-        observed=_observed_columns(declared, plan) if declared.is_observed else (),
+        observed=tuple(dict.fromkeys((*own, *referred))),
+    )
+
+
+def observed_references(plan: Plan) -> tuple[StreamReference, ...]:
+    """Return the references that are measured, of a plan `as_declared`."""
+    return _references(plan.sources, plan)
+
+
+def _references(sources: Mapping[str, Source], plan: Plan) -> tuple[StreamReference, ...]:
+    """Return the references that are measured: those that streams promise, and where all promises of a stream are
+    measured those by which queries join it."""
+    found = [
+        StreamReference(source.name, one.columns, one.parent, one.parent_columns)
+        for source in sources.values()
+        if source.is_stream
+        for one in source.promises
+        if isinstance(one, ForeignKey) and (source.observe or one.mode is PromiseMode.OBSERVED)
+    ]
+    if any(source.observe for source in sources.values()):
+        for query in plan.queries.values():
+            found += references_of_state(query.root)
+
+    def types(stream: str, columns: Sequence[int]) -> list[pa.DataType]:
+        return [sources[stream].columns[c].type for c in columns]
+
+    return tuple(
+        one
+        for one in dict.fromkeys(found)
+        if one.stream in sources
+        and one.parent in sources
+        and sources[one.stream].is_observed
+        # Values of other types have other hashes.
+        and types(one.stream, one.columns) == types(one.parent, one.parent_columns)
     )
 
 

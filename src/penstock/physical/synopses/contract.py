@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -84,6 +85,9 @@ class Synopsis(ABC):
 
     FORMAT: ClassVar[int] = 1
     TIMES: ClassVar[StoredTimes | None] = None
+
+    #: Of state that ends by promises: by promise, how many of its rows it has closed since the start of the process.
+    closed: Mapping[str, int] = MappingProxyType({})
 
     @classmethod
     def first_live(cls, manifest: Document, chunk: int) -> int:

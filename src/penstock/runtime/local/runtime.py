@@ -48,6 +48,7 @@ from penstock.physical.execution.progress import SourceProgress, timed_sources
 from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
 from penstock.physical.operators import Rejection, Tables
+from penstock.physical.operators.checks.first_checks import first_of_checks
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
@@ -145,6 +146,7 @@ class LocalJob:
             for elements in punctuations if name in self.ingests else ():
                 self._post(self.ingests[name].run(None, elements), router, task)
         answers: dict[str, list[Elements]] = {}
+        rejected: list[Rejection] = []
         self.reached = {}
         for stage in self.stages:
             before, self.reached = self.reached, dict(self.reached)
@@ -154,9 +156,10 @@ class LocalJob:
                     result = executor.run(inputs, progress, failures=failures, decided=decided, reached=before)
                 self.reached = earliest(self.reached, result.reached)
                 self._post(result, router, shard)
-                self.rejected += result.rejected
+                rejected += result.rejected
                 for query, parts in result.answers.items():
                     answers.setdefault(query, []).extend(parts)
+        self.rejected += first_of_checks(rejected)
         failed = frozenset[str]() if failures is None else failures.errors.keys()
         self.reached = {query: tick for query, tick in self.reached.items() if query not in failed}
         return {query: parts for query, parts in answers.items() if query not in failed}

@@ -10,11 +10,12 @@ from penstock.algebra.nodes.aggregate import constant_width
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.statistics import seconds as in_seconds
+from penstock.errors import counted
 from penstock.figures.figure import FigureValues, put_together
-from penstock.physical.execution.meter import StepFigures
+from penstock.physical.execution.meter import StepFigures, closed_by_promises
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.plan_parts import changed_steps
+from penstock.physical.planning.plan_parts import changed_steps, observed_references
 from penstock.runtime.monitoring.constraints import ConstraintMonitor
 from penstock.runtime.monitoring.figures import BatchFigures, FigureKeeper, RunFigures
 from penstock.runtime.monitoring.metrics import (
@@ -102,6 +103,7 @@ class Recorder:
         self._ended = 0.0
         self._figures = FigureKeeper()
         self._constraints = ConstraintMonitor(clock)
+        self._keep_constraints()
 
     @property
     def plan(self) -> Plan:
@@ -187,6 +189,21 @@ class Recorder:
         """Return the present figures of steps, edges, synopses and batches."""
         return replace(self._figures.figures(self._plan), constraints=self._constraints.measures())
 
+    def ended_by_promises(self, operator: str) -> str:
+        """Return how much of the state of an operator is open, and what each promise has closed of it; empty where none
+        ends it.
+
+        Args:
+            operator: as `OperatorMetrics.name`.
+        """
+        figures = self._figures.figures(self._plan)
+        number = int(operator.partition(" ")[0])
+        sizes = [size for (key, *_), size in figures.synopses.items() if key == figures.keys.get(number)]
+        closed = closed_by_promises(sizes)
+        rows = sum(size.rows for size in sizes if size.ends_by_promises)
+        parts = [f"{counted(rows, 'row')} open", *(f"{number:,} closed by {text}" for text, number in closed.items())]
+        return ", ".join(parts) if closed else ""
+
     @property
     def taps(self) -> Taps:
         """Return the taps of edges."""
@@ -252,8 +269,13 @@ class Recorder:
         self._known = {name: made for name, made in self._known.items() if name in stay}
         self._widths = {name: width for name, width in self._widths.items() if name in stay}
         self._figures.changed(before, plan, steps)
-        self._constraints.keep({name: source.observed for name, source in plan.sources.items()})
+        self._keep_constraints()
         return gone
+
+    def _keep_constraints(self) -> None:
+        """Measure the promises that the plan says, and forget others."""
+        measured = {name: source.observed for name, source in self._plan.sources.items()}
+        self._constraints.keep(measured, observed_references(self._plan) if any(measured.values()) else ())
 
     @property
     def _previous_rows(self) -> dict[str, int]:

@@ -58,6 +58,10 @@ class IngestReport:
         return {**report, **_counts_json(self.counts), **_figures_json(self.figures)}
 
 
+#: The fields of an extent.
+_EXTENT = 3
+
+
 @dataclass(frozen=True)
 class ShardReport:
     """The work of shard `shard` of stage `stage`.
@@ -118,8 +122,10 @@ def from_names(values: Document) -> FigureValues:
 
 
 def _size(size: SynopsisSize) -> list[Json]:
-    """Return a size as JSON, without an extent that is not known."""
-    return list(size[:3] if size.chunks is None else size)
+    """Return a size as JSON, without an extent that is not known, and what promises have closed only where some do."""
+    if size.closed:
+        return [*size[:6], dict(size.closed)]
+    return [*(size[:3] if size.chunks is None else size[:6])]
 
 
 def report_from_json(fields: Document) -> IngestReport | ShardReport:
@@ -184,7 +190,8 @@ def _sizes(fields: Document) -> StateSizes | None:
         for name, size in as_document(parts, "state").items():
             kind, rows, nbytes, *extent = as_array(size, "state")
             counts = as_integer(rows, "state"), as_integer(nbytes, "state")
-            found[name] = SynopsisSize(
-                as_text(kind, "state"), *counts, *(as_optional_integer(one, "state") for one in extent)
-            )
+            closed = as_document(extent.pop(), "state") if len(extent) > _EXTENT else {}
+            chunks, oldest, newest = (as_optional_integer(one, "state") for one in extent or (None, None, None))
+            by_promise = {promise: as_integer(number, "state") for promise, number in closed.items()}
+            found[name] = SynopsisSize(as_text(kind, "state"), *counts, chunks, oldest, newest, by_promise)
     return sizes

@@ -47,13 +47,21 @@ class Moment:
 
 @dataclass(frozen=True)
 class Rejection:
-    """An update that could not be applied to its relation: the source, the timestamp in ticks, the columns, the
-    reason."""
+    """An update that could not be applied to its relation, or an element that breaks a promise that is CHECKED.
+
+    Args:
+        ts: its timestamp in ticks.
+        record: its columns, as text.
+        element: of an element, the same for those that are equal to the bit.
+        order: of an element, a number that rises with the promises in order of declaration.
+    """
 
     source: str
     ts: int
     record: str
     reason: str
+    element: str = ""
+    order: int = 0
 
 
 @dataclass(frozen=True)

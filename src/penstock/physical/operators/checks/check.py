@@ -3,7 +3,7 @@
 A row breaks a promise if its value was closed at an earlier instant (docs/promises.md). All values that were ever
 closed are remembered, so the state grows with them. What a check or a punctuation rejects counts all the same: in N,
 and as the last row of its value. Verdicts follow from the accepted elements alone, so several checks of a stream do not
-need each other.
+need each other: what several reject is a dead letter of the first that was declared (`first_checks.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.base.contract import Moment, Operator, Rejection
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.checks.counted_instants import CountedInstants
+from penstock.physical.operators.checks.first_checks import bits
 from penstock.physical.operators.checks.instant_counts import promised, ranks
 from penstock.physical.plan.inputs import CheckSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -99,8 +100,11 @@ class PromiseCheck(Operator, ABC):
         broken = rows.filter(breaks)
         batch = pa.RecordBatch.from_arrays(list(broken.columns), list(self._spec.names))
         reason = f"constraint {self._spec.check.name}"
+        halves = fingerprints([bits(column) for column in broken.columns], len(broken))
+        elements = (f"{first:016x}{second:016x}" for first, second in zip(*(h.tolist() for h in halves), strict=True))
         self._rejected += [
-            Rejection(self._spec.source, int(ts), shown_row(batch, i), reason) for i, ts in enumerate(broken.ts)
+            Rejection(self._spec.source, int(ts), shown_row(batch, i), reason, element, self._spec.check.order)
+            for i, (ts, element) in enumerate(zip(broken.ts, elements, strict=True))
         ]
         return [broken]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.arrays import Bools
 from penstock.physical.elements import Elements, Int64s, concat
@@ -18,6 +17,7 @@ from penstock.physical.kernels.compiled import argsort_time, group_codes, in_tim
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.checks.first_checks import bits
 from penstock.physical.plan.inputs import UnrejectedSpec
 from penstock.physical.synopses.contract import Synopsis
 
@@ -49,8 +49,8 @@ class Unrejected(Operator):
 def _unbroken(rows: Elements, rejected: list[Elements]) -> Bools:
     """Return which rows no check rejects. rejected: what each does."""
     everything = concat([rows, *rejected])
-    bits = [_bits(column) for column in everything.columns]
-    first, second = with_time(*fingerprints(bits, len(everything)), everything.ts)
+    exact = [bits(column) for column in everything.columns]
+    first, second = with_time(*fingerprints(exact, len(everything)), everything.ts)
     codes, heads = group_codes(first, second)
     mine, start = codes[: len(rows)], len(rows)
     copies = np.bincount(mine, minlength=len(heads))
@@ -70,10 +70,3 @@ def _numbers(codes: Int64s, copies: Int64s) -> Int64s:
     number = np.empty(len(codes), np.int64)
     number[order] = np.arange(len(codes)) - np.repeat(np.cumsum(copies) - copies, copies)
     return number
-
-
-def _bits(column: pa.Array) -> pa.Array:
-    """Return a column whose values are equal where those of `column` are equal to the bit."""
-    if pa.types.is_floating(column.type):
-        return column.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[column.type.bit_width])
-    return column

@@ -9,11 +9,13 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.compiled import distinct_slots, with_time
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.promises.closed_counts import ClosedCounts, first_to_close, promise_figures
 from penstock.physical.operators.promises.follower import ClosingFollower
 from penstock.physical.operators.promises.held_slots import HeldSlots, held_slots
 from penstock.physical.plan.promises.groups import ClosedRowsSpec, ValueClosing
@@ -37,6 +39,8 @@ class ClosedRows(Operator):
         self._early = ReorderBuffer()
         self._follower = ClosingFollower(closings)
         self._rows = KeyedTable(_UNTIL + len(spec.conditions), 0, spec.types)
+        #: By condition.
+        self._counts = [ClosedCounts(self._rows, [one.text for one in condition]) for condition in spec.conditions]
         followed = iter(self._follower.promises)
         #: By condition its promises in their order; None for UNIQUE.
         self._held: list[list[HeldSlots | None]] = [
@@ -46,6 +50,9 @@ class ClosedRows(Operator):
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"rows": self._rows, "early": self._early.queue, **self._follower.synopses()}
+
+    def figures(self) -> FigureValues:
+        return promise_figures(self.synopses().values())
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         if port == 0:
@@ -88,7 +95,8 @@ class ClosedRows(Operator):
         for number, condition in enumerate(self._conditions):
             pairs = zip(condition, self._held[number], strict=True)
             until = [self._until(one, held, arrived.columns, arrived.ts) for one, held in pairs]
-            lanes[_UNTIL + number, slots] = reduce(np.minimum, until)
+            by, lanes[_UNTIL + number, slots] = first_to_close(until)
+            self._counts[number].add(by, arrived.signs)
         self._rows.touch(unique)
         return unique
 
@@ -117,7 +125,8 @@ class ClosedRows(Operator):
         if len(slots):
             begin = np.full(len(slots), BEGIN)
             until = [one.promise.until(one.values(slots), begin) for one in held]
-            lanes[_UNTIL + number, slots] = reduce(np.minimum, until)
+            by, lanes[_UNTIL + number, slots] = first_to_close(until)
+            self._counts[number].add(by, lanes[_COPIES, slots])
             self._rows.touch(slots)
         return slots
 

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.operators.aggregates.aggregate import Aggregation
 from penstock.physical.operators.aggregates.groups.group_rows import changed_rows
 from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.promises.closed_counts import promise_figures
 from penstock.physical.operators.promises.open_groups import OpenGroups
 from penstock.physical.plan.promises.groups import ClosingAggregateSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -31,6 +33,9 @@ class ClosingAggregation(Aggregation):
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), **self._open.synopses()}
+
+    def figures(self) -> FigureValues:
+        return {**super().figures(), **promise_figures(self.synopses().values())}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         if port == 0:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Elements, Int64s, concat_arrays
 from penstock.physical.kernels.fingerprints import UInt64s
 from penstock.physical.operators.aggregates.user_defined.user_aggregate import UserAggregation
 from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.promises.closed_counts import promise_figures
 from penstock.physical.operators.promises.open_groups import OpenGroups
 from penstock.physical.plan.promises.groups import ClosingUserAggregateSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -29,6 +31,9 @@ class ClosingUserAggregation(UserAggregation):
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"keys": self._keys, **super().synopses(), **self._open.synopses()}
+
+    def figures(self) -> FigureValues:
+        return {**super().figures(), **promise_figures(self.synopses().values())}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         if port > 1:

@@ -30,7 +30,7 @@ class FollowedPromise:
     """
 
     def __init__(self, closing: ClosingSpec) -> None:
-        self.bases = closing.bases
+        self.bases, self.text = closing.bases, closing.text
         self.indexes = [_index(base) for base in closing.bases]
 
     def until(self, columns: Sequence[pa.Array], ts: Int64s) -> Int64s:
@@ -69,6 +69,10 @@ class ClosingFollower:
 
     def __init__(self, closings: Sequence[ClosingSpec], rows: int = 0) -> None:
         self.promises = [FollowedPromise(one) for one in closings]
+        for one in self.promises:
+            for index in one.indexes:
+                if isinstance(index, ClusteredIndex):
+                    index.closed = {one.text: 0}
         bases = [base for one in closings for base in one.bases]
         self._counts = {base.counts: ElementCounts() for base in bases if base.counts is not None}
         self._values = {base.values for base in bases if base.values is not None}
@@ -108,3 +112,5 @@ class ClosingFollower:
                     columns = [rows.columns[place] for place in base.places]
                 counts = unread if base.counts is None else self._counts[base.counts]
                 index.advance(heartbeat, columns, times[base.values], counts)
+                if isinstance(index, ClusteredIndex):
+                    index.closed = {one.text: index.closed[one.text] + index.closings_of_round}

@@ -19,6 +19,7 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.promises.closed_counts import OPEN, ClosingsOfSide, sooner
 from penstock.physical.operators.promises.follower import FollowedPromise
 from penstock.physical.operators.promises.held_slots import HeldSlots, held_slots
 from penstock.physical.operators.promises.references import CountedStreams, FollowedReference
@@ -212,6 +213,9 @@ class HeldSide:
             (one, FollowedReference(one.closing, counted, self.table, first))
             for one, first in zip(references, firsts, strict=True)
         ]
+        texts = [one.closing.text for one in (*(o for o in spec.leaving if not o.is_reference), *references)]
+        #: What closes rows in this round.
+        self.closings = ClosingsOfSide(self.table, texts, spec.unique)
         self._starts, self._ends = ExpirationIndex(self.table, START), ExpirationIndex(self.table, LEAVES)
         self._waits = spec.came is not None or bool(spec.entering)
         #: Whether it is known of stored rows when they will leave.
@@ -254,9 +258,12 @@ class HeldSide:
         self.table.shrink()
         self.touched = []
         entering = self._close(heartbeat) if self.table.rows else self._no_rows()
-        arrived = self._arrived(heartbeat)
+        arrived, by, at = self._arrived(heartbeat)
+        now = np.ones(len(arrived), np.bool_)
         if self._waits:
             now = self._enters(arrived.lanes) <= heartbeat
+        self.closings.arrive(by, at, now, arrived.lanes[STOP])
+        if self._waits:
             self._later, arrived = arrived.take(np.flatnonzero(~now)), arrived.take(np.flatnonzero(now))
         self.fresh, self._keyed = FreshRows.both(entering, arrived), None
         lanes = self.fresh.lanes
@@ -281,31 +288,37 @@ class HeldSide:
         found: Int64s = np.maximum.reduce([lanes[START], *(lanes[lane] for lane in self._closed_lanes)])
         return found
 
-    def _arrived(self, heartbeat: int) -> FreshRows:
+    def _arrived(self, heartbeat: int) -> tuple[FreshRows, Int64s, Int64s]:
+        """Return the rows that arrive, and the number of the promise that closes each first, and when."""
         elements, self._due = self._due, None
         if elements is None or not len(elements):
-            return self._no_rows()
+            return self._no_rows(), _NONE, _NONE
         columns, came, start = list(elements.columns), elements.ts, elements.ts
         if self._spec.came is not None:
             start = int64s(columns.pop())
         arrived = FreshRows.of(columns, len(self.table.integers), len(came))
         lanes = arrived.lanes
         _begin(arrived.by_row, np.ascontiguousarray(start), np.ascontiguousarray(elements.exp))
-        for one in self._leaving:
-            np.minimum(lanes[UNTIL], one.first(columns, came), out=lanes[UNTIL])
-        for by, reference in self._references:
-            there = can_close([columns[c] for c in by.columns], len(came))
+        by: Int64s = np.full(len(came), OPEN)
+        at: Int64s = np.full(len(came), END)
+        for number, one in enumerate(self._leaving):
+            by, at = sooner(by, at, number, one.first(columns, came))
+        lanes[UNTIL] = at
+        for number, (closed_by, reference) in enumerate(self._references, len(self._leaving)):
+            there = can_close([columns[c] for c in closed_by.columns], len(came))
             reference.arrive(came, there, heartbeat, arrived.by_row, UNTIL)
+            by, at = sooner(by, at, number, lanes[UNTIL])
         if self._spec.slide is not None:
-            lanes[UNTIL] = self._at_boundary(lanes[UNTIL])
+            lanes[UNTIL] = self._at_boundary(at)
         for lane, condition in zip(self._closed_lanes, self._entering, strict=True):
             lanes[lane] = np.minimum.reduce([one.first(columns, came) for one in condition])
-        return arrived
+        return arrived, by, at
 
     def _close(self, heartbeat: int) -> FreshRows:
         """Give rows that are stored what their closings say; return those that enter, which are stored no more."""
         closed = [one.closed() for one in self._leaving]
         closed += [reference.closed(heartbeat) for _, reference in self._references]
+        self.closings.close(closed, self.table.integers[STATE], self.table.integers[UNTIL])
         self._note_first(UNTIL, [(slots, self._at_boundary(instants)) for slots, instants in closed])
         self.touched += [slots for slots, _ in closed]
         if not self._waits:
@@ -320,6 +333,7 @@ class HeldSide:
         self.table.touch(found)
         lanes = self.table.integers[:, found]
         entering = self._enters(lanes) <= heartbeat
+        self.closings.enter(found[entering], self.table.integers[UNTIL, found[entering]] < END)
         rows = FreshRows(self.table.key_columns(found[entering]), lanes.T[entering].T)
         self.table.end(found[entering])
         return rows
@@ -339,6 +353,8 @@ class HeldSide:
             touched = np.concatenate(self.touched)
             _leave(touched, self.table.by_slot.integers, heartbeat)
             self.table.touch(touched)
+        fresh, stored = self.fresh.lanes, self.table.integers
+        self.closings.count((fresh[UNTIL], fresh[STOP]), (stored[UNTIL], stored[STOP]))
         kept = np.empty(len(self.fresh), np.int64)
         self._store(kept[: _stay(self.fresh.by_row, heartbeat, kept)])
         self.fresh, self._later, self._keyed = self._no_rows(), self._no_rows(), None

@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.compiled import distinct_slots, with_time
 from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.promises.closed_counts import ClosedCounts, first_to_close
 from penstock.physical.operators.promises.follower import ClosingFollower
 from penstock.physical.operators.promises.held_slots import held_slots
 from penstock.physical.plan.promises.groups import ValueClosing
@@ -39,6 +40,7 @@ class OpenGroups:
         self._follower = ClosingFollower([one.closing for one in closings if one.closing is not None])
         assert len(self._follower.promises) == len(closings), "UNIQUE ends no group"
         pairs = zip(self._follower.promises, self._places, strict=True)
+        self._counts = ClosedCounts(table, [one.text for one in closings])
         self._held = [held_slots(promise, table, places) for promise, places in pairs]
         #: Groups of earlier rounds a value of which was closed in this one; the number of slots before this round.
         self._ended, self._before = _NONE, 0
@@ -86,7 +88,8 @@ class OpenGroups:
         instants = np.concatenate([self._instants, np.full(len(self._ended), BEGIN)])[firsts]
         live = self._table.integers[0, slots] > 0
         slots, instants = slots[live], instants[live]
-        until = reduce(np.minimum, [one.promise.until(one.values(slots), instants) for one in self._held])
+        by, until = first_to_close([one.promise.until(one.values(slots), instants) for one in self._held])
+        self._counts.add(by)
         over = until < END
         return slots[over], until[over]
 

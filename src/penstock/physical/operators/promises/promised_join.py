@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.promised import JoinResult
 from penstock.expressions.evaluation.evaluate import mask
+from penstock.figures.figure import FigureValues
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.compiled import argsort_time
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.base.contract import Moment, Operator
 from penstock.physical.operators.joins.growth import account
+from penstock.physical.operators.promises.closed_counts import promise_figures
 from penstock.physical.operators.promises.follower import ClosingFollower
 from penstock.physical.operators.promises.held_side import (
     ENTERED,
@@ -40,6 +42,8 @@ from penstock.types import END
 
 #: Look-ups of about this many rows are made at once.
 _AT_ONCE = 1 << 15
+#: What was known of a row that a pair ends: up to when it answers, or nothing.
+_WAS_CLOSED, _WAS_OPEN = 1, 2
 
 
 @dataclass
@@ -100,6 +104,8 @@ def _meet_once(
     left_once: bool,
     right_once: bool,
     made: Bools,
+    left_ends: Int64s,
+    right_ends: Int64s,
 ) -> None:
     """Find which pairs are made, in the order of time. A row that leaves after its first pair answers until then.
 
@@ -108,6 +114,8 @@ def _meet_once(
         left_fresh, left_stored, right_fresh, right_stored: the numbers of rows by (row, lane).
         left_once, right_once: whether rows of the side leave after their first pair.
         made: receives which pairs are made.
+        left_ends, right_ends: receive of the pairs that end their row sooner than it was known, _WAS_CLOSED, or
+            _WAS_OPEN where no end was known.
     """
     for i in range(order.shape[0]):
         pair = order[i]
@@ -117,11 +125,15 @@ def _meet_once(
         right_until = right_stored[b, UNTIL] if right_in[pair] else right_fresh[b, UNTIL]
         made[pair] = t <= left_until and t <= right_until
         if made[pair] and left_once:
+            if t < left_until:
+                left_ends[pair] = _WAS_OPEN if left_until == END else _WAS_CLOSED
             if left_in[pair]:
                 left_stored[a, UNTIL] = t
             else:
                 left_fresh[a, UNTIL] = t
         if made[pair] and right_once:
+            if t < right_until:
+                right_ends[pair] = _WAS_OPEN if right_until == END else _WAS_CLOSED
             if right_in[pair]:
                 right_stored[b, UNTIL] = t
             else:
@@ -151,6 +163,9 @@ class PromisedJoin(Operator):
             for part, synopsis in side.synopses().items()
         }
         return {**found, **self._follower.synopses(), **self._counted.synopses()}
+
+    def figures(self) -> FigureValues:
+        return promise_figures(self.synopses().values())
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         if port < 2:
@@ -223,7 +238,11 @@ class PromisedJoin(Operator):
         once = [side.once for side in self._spec.sides]
         left, right = (self._of_side(number, found) for number in (0, 1))
         lanes = [rows.by_row for side in self._sides for rows in (side.fresh, side.stored)]
-        _meet_once(argsort_time(instants), *left, *right, instants, *lanes, *once, made)
+        ends = [np.zeros(len(instants), np.int64) for _ in self._sides]
+        _meet_once(argsort_time(instants), *left, *right, instants, *lanes, *once, made, *ends)
+        for side, (rows, stored), ended in zip(self._sides, (left, right), ends, strict=True):
+            there = np.flatnonzero(ended)
+            side.closings.meet(stored[there], rows[there], ended[there] == _WAS_OPEN)
         start = 0
         for pairs in found:
             own = made[start : start + len(pairs)]

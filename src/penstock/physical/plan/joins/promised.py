@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -44,6 +44,7 @@ class PromisedSide:
         key: the columns that are compared for equality.
         leaving: by what a row leaves; the first to close decides.
         once: whether a row leaves after it finds a row of the other side with its key.
+        unique: the promises by which that is so, as users read them.
         slide, align: the boundaries at which rows of the other side enter, None where they enter with their elements.
         came: the column with the timestamp of the row's element; None where the row enters at it.
         entering: by condition what closes a row so that it enters; empty for rows that do not wait for that.
@@ -56,6 +57,7 @@ class PromisedSide:
     key: tuple[int, ...]
     leaving: tuple[ClosedBy, ...]
     once: bool = False
+    unique: str = field(default="", compare=False)
     slide: int | None = None
     align: int = 0
     came: int | None = None

@@ -6,7 +6,7 @@ stream. Where elements are only counted, it is enough to know how many there are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -42,6 +42,8 @@ class ClosingSpec:
 
     Args:
         bases: one, or one of every branch of a UNION ALL: then a value is closed when it is in every branch.
+        text: the promise as users read it.
     """
 
     bases: tuple[ClosingBase, ...]
+    text: str = field(default="", compare=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -25,10 +25,12 @@ class ValueClosing:
     Args:
         columns: of the value, in the order of the promise's columns.
         closing: None for UNIQUE, which closes the value of a row at its own instant.
+        text: the promise as users read it.
     """
 
     columns: tuple[int, ...]
     closing: ClosingSpec | None
+    text: str = field(default="", compare=False)
 
 
 def open_values(rows: StateInput, closings: Iterable[ValueClosing]) -> StatePart:

@@ -138,7 +138,8 @@ def _by(child: Lowered, columns: tuple[int, ...]) -> tuple[int, ...]:
 
 def _closing(one: PassedPromise, lying: tuple[int, ...] | None, thin: ThinInputs) -> ValueClosing:
     if isinstance(one.promise, Unique):
-        return ValueClosing(one.columns, None)
+        return ValueClosing(one.columns, None, thin.text(one))
     clustered = isinstance(one.promise, Clustered)
     places = tuple(one.columns.index(c) for c in lying or ()) if clustered else ()
-    return ValueClosing(one.columns, thin.closing(one, places))
+    closing = thin.closing(one, places)
+    return ValueClosing(one.columns, closing, closing.text)

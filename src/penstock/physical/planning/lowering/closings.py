@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.algebra import Algebra, Project, StreamScan
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.scans import AcceptedScan, PunctuationScan, Source
+from penstock.algebra.properties.promised_state import EndingPromise
 from penstock.algebra.properties.promises import (
     Base,
     Clustered,
@@ -68,7 +69,14 @@ class ThinInputs:
             rows: another port of the operator whose rows are those that would be thin, and the places of the columns of
                 the promise in them.
         """
-        return ClosingSpec(tuple(self._base(base, lying, types, rows) for base in promise.bases))
+        bases = tuple(self._base(base, lying, types, rows) for base in promise.bases)
+        return ClosingSpec(bases, self.text(promise))
+
+    def text(self, promise: PassedPromise) -> str:
+        """Return a promise as users read it, such as `UNIQUE id of O`."""
+        source = self._sources[promise.bases[0].source]
+        names = tuple(source.columns[c].name for c in promise.promise.columns)
+        return EndingPromise(promise, names, source.domain).text()
 
     def _base(
         self,

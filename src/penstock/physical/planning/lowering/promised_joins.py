@@ -128,7 +128,7 @@ class _Lowering:
                 for promise, (places, types) in zip(self._conditions(number), entering[number], strict=True)
             ]
             own = tuple(one for one, side in zip(closed, of_sides, strict=True) if side == number)
-            specs.append(self._side(number, keys[number], own, enters))
+            specs.append(self._side(number, keys[number], own, enters, thin))
         spec = PromisedJoinSpec((specs[0], specs[1]), node.residual, node.joined)
         step = builder.add(spec, [*edges, *thin.edges], stage, node)
         return Lowered(step, stage, self._partitions(parts))
@@ -199,10 +199,16 @@ class _Lowering:
         return ClosedBy(thin.closing(promise, lying, types, rows), places)
 
     def _side(
-        self, number: int, key: tuple[int, ...], leaving: tuple[ClosedBy, ...], enters: Sequence[ClosedBy]
+        self,
+        number: int,
+        key: tuple[int, ...],
+        leaving: tuple[ClosedBy, ...],
+        enters: Sequence[ClosedBy],
+        thin: ThinInputs,
     ) -> PromisedSide:
         held, rest = self._sides[number], iter(enters)
         own = [one for one in self._node.leaving if one.side == number]
+        unique = [one.promise for one in own if isinstance(one.promise.promise, Unique)]
         slides = [(one.slide, one.align) for one in own if not isinstance(one.promise.promise, Unique)]
         slide, align = slides[0] if slides else (None, 0)
         return PromisedSide(
@@ -210,7 +216,8 @@ class _Lowering:
             held.width,
             key,
             leaving,
-            once=any(isinstance(one.promise.promise, Unique) for one in own),
+            once=bool(unique),
+            unique=" or ".join(map(thin.text, unique)),
             slide=slide,
             align=align,
             came=len(held.whole.schema) - 1 if held.enters_late else None,

@@ -252,6 +252,11 @@ class ClusteredIndex(Synopsis):
         return closed[:ended]
 
     @property
+    def closings_of_round(self) -> int:
+        """Return how many closings the round has."""
+        return len(self._closed.codes)
+
+    @property
     def closings(self) -> Closings:
         """Return the closings of the last round."""
         order = np.argsort(self._closed.times, kind="stable")

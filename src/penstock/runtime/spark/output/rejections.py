@@ -13,6 +13,7 @@ from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import Rejected, Sink
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, fails_of_values, reason_kind
 from penstock.physical.operators import Rejection
+from penstock.physical.operators.checks.first_checks import first_of_checks
 
 #: Distinguishes files of the stages from those of the ingest, whose rounds have a numbering of their own.
 _PART = "stage-"
@@ -23,11 +24,11 @@ _RESULT = "result-"
 def write_rejections(
     rejections: Iterable[Rejection], sources: Mapping[str, Source], letters: DeadLetters, batch: int, task: int = 0
 ) -> dict[str, dict[str, int]]:
-    """Write the dead letters of one batch; return the counts by source and reason. Raises PenstockError P0403 for a
-    source declared ON ERROR FAIL.
+    """Write the dead letters of one batch, those of all its tasks; return the counts by source and reason. Raises
+    PenstockError P0403 for a source declared ON ERROR FAIL.
     """
     by_source: dict[str, list[Rejection]] = {}
-    for rejection in rejections:
+    for rejection in first_of_checks(rejections):
         by_source.setdefault(rejection.source, []).append(rejection)
     for name, source_rejections in by_source.items():
         source, first = sources[name], source_rejections[0]

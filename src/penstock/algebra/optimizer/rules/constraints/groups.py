@@ -1,7 +1,8 @@
 """Groups and distinct values that end by promises.
 
 Law: over a monotonic input whose group columns include all columns of a promise that closes values, no row of a group
-comes after its value is closed: the accumulators, or the value of DISTINCT, leave; the row of the group stays.
+comes after its value is closed: the accumulators, or the value of DISTINCT, leave; the row of the group stays. A column
+that a join compares with that of the promise by `=` does as well: its rows have the same values in both.
 
 Counter-example: by a part of the columns of the promise a group has several values, of which others are open: CLUSTERED
 BY (a, b), GROUP BY a.
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
 from penstock.algebra.nodes.base import Algebra
-from penstock.algebra.nodes.promised import ClosingGroups, closes_values
-from penstock.algebra.properties.promises import NO_PROMISES, Clustered, Promises
+from penstock.algebra.nodes.promised import ClosingGroups, closes_values, promises_by_equalities
+from penstock.algebra.properties.promises import NO_PROMISES, Clustered, PassedPromise, Promises
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -51,10 +52,18 @@ def closing_of(below: Algebra, columns: frozenset[int]) -> Promises:
     used."""
     if below.pattern is not Pattern.MONOTONIC or not below.enters_with_elements:
         return NO_PROMISES
-    usable = (one.within(columns) for one in below.promises if closes_values(one) and one.slide is None)
-    closing = tuple(one for one in usable if one is not None)
+    own, equal = (_usable(some, columns) for some in (below.promises, promises_by_equalities(below)))
+    # Of one promise over columns that are equal the first is enough.
+    others = {one.bases: one for one in reversed(equal) if all(one.bases != used.bases for used in own)}
+    closing = (*own, *reversed(others.values()))
     clustered = [one for one in closing if isinstance(one.promise, Clustered)]
     if not clustered or frozenset.intersection(*(frozenset(one.columns) for one in clustered)):
         return closing
     # All rows of one value are in one shard: by no column for all of them.
     return tuple(one for one in closing if one is clustered[0] or one not in clustered)
+
+
+def _usable(promises: Promises, columns: frozenset[int]) -> list[PassedPromise]:
+    """Return those promises that close values of some of the `columns`."""
+    closing = (one.within(columns) for one in promises if closes_values(one) and one.slide is None)
+    return [one for one in closing if one is not None]

@@ -1,0 +1,44 @@
+"""Dead letters of elements that several checks of a stream reject: one each, of the promise that was declared first.
+
+Checks do not know of each other, so that the state of one does not depend on which others there are. All of them judge
+an instant in one round, and their dead letters meet behind the last stage of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from penstock.physical.operators.base.contract import Rejection
+
+
+def first_of_checks(rejections: Iterable[Rejection]) -> list[Rejection]:
+    """Return the dead letters of a round, of each element only that of the first promise that it breaks.
+
+    Of equal elements of one instant each check rejects the last ones by arrival, so those that fewer checks reject are
+    rejected by all that reject more.
+    """
+    found: list[Rejection] = []
+    of_elements: dict[tuple[str, int, str], list[Rejection]] = {}
+    for one in rejections:
+        if one.element:
+            of_elements.setdefault((one.source, one.ts, one.element), []).append(one)
+        else:
+            found.append(one)
+    for some in of_elements.values():
+        done = 0
+        copies = Counter((one.order, one.reason) for one in some)
+        by_check = {(one.order, one.reason): one for one in some}
+        for check in sorted(copies):
+            found += [by_check[check]] * (copies[check] - done)
+            done = max(done, copies[check])
+    return found
+
+
+def bits(column: pa.Array) -> pa.Array:
+    """Return a column whose values are equal where those of `column` are equal to the bit."""
+    if pa.types.is_floating(column.type):
+        return column.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[column.type.bit_width])
+    return column
