@@ -89,34 +89,33 @@ def _answering(
     return count
 
 
-@compiled(reads="order left left_in right right_in instants", counted=False)
+@compiled(reads="order instants", counted=False)
 def _meet_once(
     order: Int64s,
-    left: Int64s,
-    left_in: Bools,
-    right: Int64s,
-    right_in: Bools,
+    rows: tuple[Int64s, Int64s],
+    stored: tuple[Bools, Bools],
     instants: Int64s,
-    left_fresh: Int64s,
-    left_stored: Int64s,
-    right_fresh: Int64s,
-    right_stored: Int64s,
-    left_once: bool,
-    right_once: bool,
+    lanes: tuple[Int64s, Int64s, Int64s, Int64s],
+    once: tuple[bool, bool],
     made: Bools,
-    left_ends: Int64s,
-    right_ends: Int64s,
+    ends: tuple[Int64s, Int64s],
 ) -> None:
     """Find which pairs are made, in the order of time. A row that leaves after its first pair answers until then.
 
     Args:
-        left, right: rows of pairs; left_in, right_in: whether they are stored.
-        left_fresh, left_stored, right_fresh, right_stored: the numbers of rows by (row, lane).
-        left_once, right_once: whether rows of the side leave after their first pair.
+        rows: of pairs, by side; stored: whether they are stored.
+        lanes: the numbers of rows by (row, lane): of the left side those that are fresh, those that are stored; of the
+            right side the same.
+        once: by side, whether rows leave after their first pair.
         made: receives which pairs are made.
-        left_ends, right_ends: receive of the pairs that end their row sooner than it was known, _WAS_CLOSED, or
-            _WAS_OPEN where no end was known.
+        ends: by side, receives of the pairs that end their row sooner than it was known, _WAS_CLOSED, or _WAS_OPEN
+            where no end was known.
     """
+    left, right = rows
+    left_in, right_in = stored
+    left_fresh, left_stored, right_fresh, right_stored = lanes
+    left_once, right_once = once
+    left_ends, right_ends = ends
     for i in range(order.shape[0]):
         pair = order[i]
         t = instants[pair]
@@ -235,14 +234,15 @@ class PromisedJoin(Operator):
             return
         instants = np.concatenate([pairs.instants for pairs in found])
         made = np.empty(len(instants), np.bool_)
-        once = [side.once for side in self._spec.sides]
-        left, right = (self._of_side(number, found) for number in (0, 1))
-        lanes = [rows.by_row for side in self._sides for rows in (side.fresh, side.stored)]
-        ends = [np.zeros(len(instants), np.int64) for _ in self._sides]
-        _meet_once(argsort_time(instants), *left, *right, instants, *lanes, *once, made, *ends)
-        for side, (rows, stored), ended in zip(self._sides, (left, right), ends, strict=True):
-            there = np.flatnonzero(ended)
-            side.closings.meet(stored[there], rows[there], ended[there] == _WAS_OPEN)
+        once = tuple(side.once for side in self._spec.sides)
+        rows, stored = zip(*(self._of_side(number, found) for number in (0, 1)), strict=True)
+        lanes = tuple(one.by_row for side in self._sides for one in (side.fresh, side.stored))
+        ends = np.zeros(len(instants), np.int64), np.zeros(len(instants), np.int64)
+        _meet_once(argsort_time(instants), rows, stored, instants, lanes, once, made, ends)
+        for number, side in enumerate(self._sides):
+            there = np.flatnonzero(ends[number])
+            was_open = ends[number][there] == _WAS_OPEN
+            side.closings.meet(stored[number][there], rows[number][there], was_open)
         start = 0
         for pairs in found:
             own = made[start : start + len(pairs)]

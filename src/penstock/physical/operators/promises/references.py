@@ -31,12 +31,11 @@ def _behind(values: Int64s, value: int) -> int:
     return low
 
 
-@compiled(reads="came there instants totals", counted=False)
+@compiled(reads="came there", counted=False)
 def _settle(
     came: Int64s,
     there: Bools,
-    instants: Int64s,
-    totals: Int64s,
+    counts: tuple[Int64s, Int64s],
     counted: bool,
     rows: int,
     ticks: int,
@@ -45,8 +44,9 @@ def _settle(
     first: int,
     until: int,
 ) -> None:
-    """Do what `FollowedReference.arrive` says. instants, totals: of `ElementCounts`, read where `counted`; rows, ticks:
-    how much later rows are settled."""
+    """Do what `FollowedReference.arrive` says. counts: the instants and N of `ElementCounts`, read where `counted`;
+    rows, ticks: how much later rows are settled."""
+    instants, totals = counts
     place = reached = 0
     for i in range(came.shape[0]):
         if not there[i]:
@@ -126,7 +126,7 @@ class FollowedReference:
         counts = ElementCounts() if self._counts is None else self._counts
         counted = self._counts is not None
         first, rows, ticks = self._lanes[0], self._rows, self._ticks
-        _settle(came, there, counts.instants, counts.totals, counted, rows, ticks, heartbeat, lanes, first, until)
+        _settle(came, there, (counts.instants, counts.totals), counted, rows, ticks, heartbeat, lanes, first, until)
 
     def settled(self, numbers: Int64s, instants: Int64s, heartbeat: int) -> Int64s:
         """Return when rows are settled, of which `dues` are these; END where it is not known yet."""

@@ -118,35 +118,35 @@ class _TimesByCode:
         return np.where(there, found, -1)
 
 
-@compiled(reads="order slots ts instants totals", counted=False)
+@compiled(reads="order slots ts", counted=False)
 def _follow(
     order: Int64s,
     slots: Int64s,
     ts: Int64s,
-    instants: Int64s,
-    totals: Int64s,
+    counts: tuple[Int64s, Int64s],
     counted: bool,
     k: int,
     lanes: Int64s,
     fresh: Int64s,
-    closed: Int64s,
     sinces: Int64s,
-    carried: Int64s,
+    found: tuple[Int64s, Int64s],
 ) -> tuple[int, int, int]:
     """Follow the elements of a round in the order of time; return the numbers of rows in `fresh`, `closed` and
     `carried`.
 
     Args:
         slots, ts: of the elements; order: that of time.
-        instants, totals: N, as `ElementCounts` has it; read where `counted`.
+        counts: the instants and N, as `ElementCounts` has them; read where `counted`.
         counted: whether k is a number of elements, not a time.
         k: from an element on so much later its value is closed.
         lanes: by (slot, lane).
         fresh: receives the slots that were not open.
-        closed: receives (slot, instant) of the closings before an element.
         sinces: receives by place in the order the first element of the time for which the value is open.
-        carried: receives (slot, last element, the first of its time) as they were before the round.
+        found: `closed` receives (slot, instant) of the closings before an element, `carried` (slot, last element, the
+            first of its time) as they were before the round.
     """
+    instants, totals = counts
+    closed, carried = found
     place = begun = ended = known = 0
     for i in range(order.shape[0]):
         slot, at = slots[order[i]], ts[order[i]]
@@ -244,7 +244,7 @@ class ClusteredIndex(Synopsis):
         counted, k = (False, ticks) if rows is None else (True, rows + 1)
         lanes = self._values.by_slot.integers
         begun, ended, known = _follow(
-            order, slots, ts, counts.instants, counts.totals, counted, k, lanes, fresh, closed, sinces, carried
+            order, slots, ts, (counts.instants, counts.totals), counted, k, lanes, fresh, sinces, (closed, carried)
         )
         self._values.touch(slots)
         self._dues.put(fresh[:begun])
