@@ -147,7 +147,7 @@ def _rows(view: SystemView) -> Iterable[ConstraintRow]:
             in_ticks = _within(promise).ticks is not None
             listed.add((_without_k(promise), in_ticks))
             yield ConstraintRow(view, source, promise, in_ticks, measures)
-        # Of a stream to which others refer more is seen than is asked for.
+        # Of a stream to which others refer more is seen than is needed.
         for promise in () if measures is None or not source.is_observed else _measurable(measures):
             for in_ticks in (False,) if isinstance(promise, Unique) else (False, True):
                 row = ConstraintRow(view, source, promise, in_ticks, measures)

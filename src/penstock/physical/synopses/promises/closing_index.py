@@ -66,28 +66,28 @@ def _note_places(codes: Int64s, places: Int64s) -> None:
             places[codes[i]] = i
 
 
-@compiled(reads="codes times places wanted since", counted=False)
-def _first_from(codes: Int64s, times: Int64s, places: Int64s, wanted: Int64s, since: Int64s, found: Int64s) -> None:
+@compiled(reads="codes times places looked_up since", counted=False)
+def _first_from(codes: Int64s, times: Int64s, places: Int64s, looked_up: Int64s, since: Int64s, found: Int64s) -> None:
     count = codes.shape[0]
-    for i in range(wanted.shape[0]):
+    for i in range(looked_up.shape[0]):
         found[i] = END
-        if wanted[i] < 0 or count == 0:
+        if looked_up[i] < 0 or count == 0:
             continue
         # What is noted of a code without times may be anything.
-        place = places[wanted[i]]
-        if place < 0 or place >= count or codes[place] != wanted[i]:
+        place = places[looked_up[i]]
+        if place < 0 or place >= count or codes[place] != looked_up[i]:
             continue
         step = 1
-        while place < count and codes[place] == wanted[i] and times[place] < since[i]:
+        while place < count and codes[place] == looked_up[i] and times[place] < since[i]:
             # Steps grow as long as they stay among earlier times of the code.
             ahead = place + step
-            if ahead < count and codes[ahead] == wanted[i] and times[ahead] < since[i]:
+            if ahead < count and codes[ahead] == looked_up[i] and times[ahead] < since[i]:
                 place, step = ahead, 2 * step
             elif step > 1:
                 step //= 2
             else:
                 place += 1
-        if place < count and codes[place] == wanted[i]:
+        if place < count and codes[place] == looked_up[i]:
             found[i] = times[place]
 
 
