@@ -13,10 +13,15 @@ from penstock import Session
 from penstock.algebra.nodes.scans import Source
 from penstock.cli.shared.answers import warnings_of
 from penstock.control.row_changes import replaced_rows, row_notices
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, ScriptErrors
+from penstock.language.binder.statements.punctuations import read_punctuation
 from penstock.language.scripts import bind_script
+from penstock.language.scripts.parse import parse_script
+from penstock.language.scripts.script_binder import bind_command
 from penstock.physical.execution.ingest import unit_warning
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_once
+from penstock.settings import Settings
+from penstock.types import CALENDAR
 
 pa = pytest.importorskip("pyarrow")
 
@@ -327,3 +332,40 @@ def test_no_editor_is_opened_where_there_is_no_terminal() -> None:
     ended = _run("shell", "--keep-going", given="SELECT 1 AS a;\n\\e\nSELECT 2 AS b;\n")
     assert "\\e opens vi, which needs a terminal" in ended.stderr
     assert "2" in ended.stdout
+
+
+def test_a_shell_is_not_left_by_a_command_with_a_word() -> None:
+    ended = _run("shell", "--keep-going", given="\\q now\nSELECT 2 AS b;\n\\q\nSELECT 3 AS c;\n")
+    assert "error P0101: \\q now: \\q stands alone" in ended.stderr
+    assert "b" in ended.stdout and "c" not in ended.stdout
+
+
+def test_a_checkpoint_is_a_path() -> None:
+    session = Session()
+    session.execute(
+        "CREATE STREAM s (k INT, t TIMESTAMP) FROM MEMORY () TIMESTAMP BY t; CREATE QUERY q AS SELECT k FROM s"
+    )
+    with pytest.raises(PenstockError, match="checkpoint: expected a text, not int") as caught:
+        session.start(checkpoint=5)  # type: ignore[arg-type]
+    assert caught.value.code == "P0203"
+
+
+def test_a_punctuation_without_its_word() -> None:
+    source = _stream()
+    for where in ("WHERE k = 7", "where  k = 7"):
+        with pytest.raises(PenstockError) as caught:
+            read_punctuation(where, source)
+        assert caught.value.hint == "the condition alone, without WHERE: k = 7"
+
+
+def test_instants_are_shown_until_the_year_9999() -> None:
+    assert CALENDAR.show(253_402_300_799_000_000) == "9999-12-31T23:59:59Z"
+    assert CALENDAR.show(253_402_300_800_000_000) == "253402300800000000"
+
+
+def test_an_attribute_by_the_words_of_its_declaration() -> None:
+    declared = bind_script("CREATE STREAM m (k INT, t TIMESTAMP) FROM MEMORY () TIMESTAMP BY t")
+    script = parse_script("ALTER STREAM m SET (order_within '5 SECONDS')")
+    with pytest.raises(ScriptErrors) as caught:
+        bind_command(script.statements[0], declared.catalog, Settings(), script.source)
+    assert caught.value.errors[0].hint == "what ORDER WITHIN declares is called slack here"

@@ -21,6 +21,7 @@ from penstock.connectors.arguments import (
     Named,
     heartbeat_of,
     names_argument,
+    path_argument,
     position_of,
     punctuated_of,
     script_argument,
@@ -420,6 +421,8 @@ class Session:
         accept_missing_results: continue although parts of delivered results are missing. live: its queries may change
         while it goes on (`Run.change`).
         """
+        if checkpoint is not None:
+            checkpoint = path_argument(checkpoint, "checkpoint")
         declared = self.catalog.queries
         chosen_queries = list(declared.values())
         if queries is not None:

@@ -177,6 +177,12 @@ def _approximations(text: str) -> tuple[tuple[str, float], ...]:
 
 #: Beginnings of settings that hold from the start of a server to its end.
 FIXED = ("spark.", "metrics_")
+#: What is chosen by a command of the shell, and is no setting -> the hint.
+_OF_THE_SHELL = {
+    "format": "in the shell \\format csv chooses how rows are written",
+    "timing": "in the shell \\timing on shows how long each statement took",
+    "expanded": "in the shell \\x on writes a line for each value",
+}
 
 
 @dataclass(frozen=True)
@@ -464,7 +470,9 @@ class Settings:
         if setting is None and name.startswith(_SPARK):
             return Settings({**self._values, name: text}, self._texts)
         if setting is None:
-            raise PenstockError("P0104", f"unknown setting {name}", hint=nearest(name, _BY_NAME))
+            raise PenstockError(
+                "P0104", f"unknown setting {name}", hint=_OF_THE_SHELL.get(name.lower()) or nearest(name, _BY_NAME)
+            )
         try:
             value = setting.parse(text)
         except ValueError as error:

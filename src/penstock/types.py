@@ -116,6 +116,10 @@ class Interval:
         return f"{amount} {self.unit.name}"
 
 
+#: The first microsecond that has no ISO-8601 text of four digits for the year.
+_YEAR_10000 = 253_402_300_800_000_000
+
+
 @dataclass(frozen=True)
 class TimeDomain:
     """The meaning of a tick. `unit` is the tick; `calendar` is true for TIMESTAMP columns (ticks are microseconds since
@@ -141,7 +145,7 @@ class TimeDomain:
 
     def show(self, tick: int) -> str:
         """Return `tick` as text: ISO-8601 UTC for a calendar domain, else the integer."""
-        if not self.calendar or not -(2**55) < tick < 2**57:
+        if not self.calendar or not -(2**55) < tick < _YEAR_10000:
             return str(tick)
         when = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=tick)
         return when.strftime("%Y-%m-%dT%H:%M:%S") + (f".{when.microsecond:06d}" if when.microsecond else "") + "Z"

@@ -157,6 +157,9 @@ def test_settings_are_those_of_the_session(told: Connected) -> None:
     )
     assert "P0104" in told("SET no_such_setting = 1;")[1]
     assert told(half) == ("h\n2.5\n", "")
+    # It holds for the statements of the session.
+    assert told("SET integer_division = true;") == ("", "")
+    assert told(half) == ("h\n2\n", "")
 
 
 def test_a_transaction_is_executed_as_a_whole(told: Connected) -> None:

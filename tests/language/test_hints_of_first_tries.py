@@ -12,6 +12,8 @@ _OF_KAFKA = "CREATE STREAM m (k INT, at TIMESTAMP) FROM KAFKA (topic 't', format
 #: (a statement over s and r, the code of its error, a part of its hint)
 _HINTS = (
     ("SELECT DISTINCT ON (a) a, x FROM s", "P0101", "[PARTITION BY key ROWS 1]"),
+    ("SET format = 'csv'", "P0104", "\\format csv"),
+    ("ALTER RELATION r ADD UNIQUE (a)", "P0101", "PRIMARY KEY (k) in its declaration"),
     ("SELECT a FROM s WHERE a =< 2", "P0101", "<="),
     ("SELECT a FROM s WHERE a => 2", "P0101", ">="),
     ("SELECT a FROM s WHERE a >< 2", "P0101", "<>"),

@@ -138,6 +138,23 @@ def test_a_heartbeat_that_does_nothing(records: str, instant: str, warns: bool) 
     assert [one.message.partition(":")[0] for one in warnings] == ["nothing changes"] * warns
 
 
+@pytest.mark.parametrize(
+    ("condition", "warns"),
+    [("usr = 'a' AND usr = 'b'", True), ("at > '2024-03-01' AND at < '2024-02-01'", True), ("usr = 'a'", False)],
+)
+def test_a_punctuation_that_no_row_can_fulfil(condition: str, warns: bool) -> None:
+    warnings = bind_script(f"{_CLICKS}; PUNCTUATE clicks WHERE {condition}").warnings
+    assert [one.message for one in warnings] == ["nothing changes: no row can fulfil this"] * warns
+
+
+@pytest.mark.parametrize(("instant", "warns"), [("9024-03-01 09:00:00", True), ("2050-03-01 09:00:00", False)])
+def test_a_heartbeat_far_ahead_of_the_clock(instant: str, warns: bool) -> None:
+    warnings = bind_script(f"{_CLICKS}; ADVANCE clicks TO '{instant}'").warnings
+    assert [one.message.partition("; ")[2] for one in warnings] == ["rows before it are late from now on"] * warns
+    ticks = "CREATE STREAM n (t BIGINT, v INT) FROM MEMORY () TIMESTAMP BY t; ADVANCE n TO 9000000000000"
+    assert bind_script(ticks).warnings == ()
+
+
 def test_a_window_with_gaps(catalog: Catalog) -> None:
     (warning,) = bind_script("SELECT a FROM s [RANGE 5 MINUTES SLIDE 1 HOUR]", catalog).warnings
     assert warning.message == "SLIDE is longer than RANGE: elements between two windows are in none"

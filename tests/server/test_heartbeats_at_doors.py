@@ -137,6 +137,8 @@ def test_the_client_the_statement_and_records(live: Running) -> None:
             ticks.insert([{"tick": 40, "v": 4}])
         moment = dt.datetime(2026, 1, 1, 11, tzinfo=dt.timezone(dt.timedelta(hours=1)))
         assert server.stream("readings").heartbeat(moment).ts == "2026-01-01T10:00:00Z"
+        (far,) = server.execute("ADVANCE readings TO '9026-01-01 10:00:00'")
+        assert "years ahead of the clock; rows before it are late" in far.notices[0]
         for wrong in (1.5, None, True):
             with pytest.raises(PenstockError, match="P0203"):
                 ticks.heartbeat(wrong)  # type: ignore[arg-type]

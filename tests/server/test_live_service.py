@@ -255,6 +255,14 @@ def test_isolation_window_is_what_a_select_has_and_latest_is_refused(live: Runni
             assert (wrong.status_code, wrong.json()["code"]) == (422, "P0901"), wrong.text
 
 
+def test_a_set_with_nothing_behind_it_says_what_it_holds_for(live: Running) -> None:
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        (alone,) = client.execute("SET shards = 8")
+        assert "SET holds for the statements behind it" in alone.notices[0]
+        assert "ALTER SYSTEM SET shards" in alone.notices[0] and "--set shards=" in alone.notices[0]
+        assert not any(one.notices for one in client.execute("SET shards = 8; SELECT COUNT(*) AS n FROM rooms"))
+
+
 def test_a_dry_run_keeps_positions_and_changes_nothing(live: Running) -> None:
     with live.client(AccessRole.CONTROL) as http:
         (checked,) = statement(http, WARM, dry=True).json()["statements"]

@@ -124,11 +124,22 @@ def test_many_subscribers_that_do_nothing(serve: Callable[..., Running], fake: F
     [
         ({"from": "nonsense"}, 400), ({"from": "other.1"}, 400), ({"from": "x" * 2000}, 400), ({"until": "later"}, 400),
         ({"format": "xml"}, 400), ({"snapshot": "perhaps"}, 400), ({"from": "warm.²"}, 400),
+        ({"snapshot": "true", "from": "beginning", "until": "now"}, 400),
     ],
 )  # fmt: skip
 def test_bad_parameters(client: httpx.Client, params: dict[str, str], status: int) -> None:
     answer = client.get(PATH, params=params)
     assert answer.status_code == status and answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_snapshot_is_not_the_beginning_and_goes_on_from_a_cursor(client: httpx.Client, fake: FakeService) -> None:
+    fill(fake, 3)
+    refused = client.get(PATH, params={"snapshot": "true", "from": "beginning", "until": "now"})
+    assert refused.json()["code"] == "P0803" and "from=beginning" in refused.json()["hint"]
+    again = {"Last-Event-ID": "warm.2"}
+    for params, headers in (({"from": "warm.2"}, {}), ({}, again), ({"from": "beginning"}, again)):
+        asked = {"snapshot": "true", "until": "now", "format": "ndjson", **params}
+        assert client.get(PATH, params=asked, headers=headers).status_code == 200
 
 
 def test_an_unknown_query(client: httpx.Client) -> None:

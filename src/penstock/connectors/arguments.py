@@ -41,6 +41,11 @@ def text_argument(value: object, what: str, hint: str | None = None) -> str:
     return value
 
 
+def path_argument(value: object, what: str) -> str:
+    """Return the path or address of a folder. Raises PenstockError P0203."""
+    return text_argument(str(value) if isinstance(value, PurePath) else value, what, "as in 'state/run'")
+
+
 def settings_argument(value: object) -> Settings:
     """Return settings; the defaults for None. Raises PenstockError P0203."""
     if value is None:

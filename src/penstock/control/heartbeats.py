@@ -13,7 +13,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.control.engine import Engine
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import Notice, PenstockError
-from penstock.language.binder.statements.heartbeats import without_heartbeats
+from penstock.language.binder.statements.heartbeats import far_ahead, without_heartbeats
 from penstock.types import MOST_TICKS
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -75,8 +75,9 @@ def tick_of(source: Source, ts: int | str) -> int:
 
 
 def heartbeat_notices(source: Source, tick: int, beat: int | None) -> tuple[Notice, ...]:
-    """Return what is to be known of a heartbeat that is taken: it does nothing. beat: up to which tick the stream was
-    complete before it, None where it was not."""
+    """Return what is to be known of a heartbeat that is taken: it does nothing, or is far ahead of the clock. beat: up
+    to which tick the stream was complete before it, None where it was not."""
     if beat is None or tick > beat or source.domain is None:
-        return ()
+        ahead = far_ahead(source, tick)
+        return () if ahead is None else (Notice(ahead),)
     return (Notice(f"nothing changes: {source.name} is complete up to {source.domain.show(beat)} already"),)

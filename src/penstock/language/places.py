@@ -104,6 +104,8 @@ _PLACES: tuple[tuple[str, str, str, str], ...] = (
     ("ALTER (STREAM|RELATION)", r"\S+ \S+ \S+ (PAUSE|RESUME)", "", "queries are paused: ALTER QUERY name PAUSE"),
     ("ALTER (STREAM|RELATION)", r"\S+ \S+ \S+ RENAME", "", "its name changes with DROP and CREATE"),
     ("ALTER STREAM", r"\S+ \S+ \S+ ADD", r"(PRIMARY.*|CHECK)", _PROMISES),
+    ("ALTER RELATION", r"\S+ \S+ \S+ ADD", r"(UNIQUE|PRIMARY.*|FOREIGN.*|CLUSTERED.*|ORDERED.*|CONSTRAINT|CHECK)",
+     "promises are of streams; what no two rows of a relation share is PRIMARY KEY (k) in its declaration"),
     ("ALTER STREAM", r"\S+ \S+ \S+ DROP", r"(UNIQUE|PRIMARY.*|FOREIGN.*|CLUSTERED.*|ORDERED.*)",
      "a promise is dropped by its name, which SHOW CONSTRAINTS lists: ALTER STREAM s DROP CONSTRAINT name"),
     ("ALTER STREAM", r".* DROP CONSTRAINT (IF )?(IF|EXISTS|NOT)", "", "leave IF EXISTS out: DROP CONSTRAINT name"),

@@ -123,7 +123,10 @@ class StatementAnalysis:
     async def classified(self, statement: Statement) -> Classified:
         """Return what a statement does. Raises WireError."""
         try:
-            return await self._door.call(lambda: classify(statement, self._door.names, self._state.knows))
+            one = await self._door.call(lambda: classify(statement, self._door.names, self._state.knows))
+            if one.does is Does.READS and statement.words(1) == ("SHOW",):
+                self._state.check_shown(statement)
+            return one
         except WireError as error:
             raise error.moved(statement.offset) from None
 

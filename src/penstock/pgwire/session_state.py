@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ KEY = "penstock.key"
 AFTER, POSITION = "penstock.after", "penstock.position"
 #: Settings that belong to a connection, and are none of the language's.
 OWN = frozenset({KEY, AFTER, POSITION})
+#: From which similarity on the name of a setting is a misspelt one.
+_CLOSE = 0.8
 _SHOWN = {
     "TIME ZONE": "timezone",
     "TRANSACTION ISOLATION LEVEL": "transaction_isolation",
@@ -182,6 +185,13 @@ class SessionState:
         """Forget all settings."""
         self.settings.clear()
         self.variables.reset()
+
+    def check_shown(self, statement: Statement) -> None:
+        """Raise WireError 42704 for SHOW with a setting that is misspelt."""
+        name = "".join(token.text for token in statement.tokens[1:]).lower()
+        close = difflib.get_close_matches(name, self.variables.all(), n=1, cutoff=_CLOSE)
+        if close:
+            raise WireError("42704", f"there is no setting {name}", f"did you mean {close[0]}?", code="P0104")
 
     def shown(self, statement: Statement) -> TableRows:
         """Return what SHOW shows."""

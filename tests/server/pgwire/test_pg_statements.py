@@ -95,6 +95,7 @@ def test_what_is_not_known_is_refused_as_such(pg: RunningPg, statement: str) -> 
      ("CREATE DATABASE d", "have no schema"), ("VACUUM rooms", "leave it out"), ("LOCK TABLE rooms", "leave it out"),
      ("MOVE 1 FROM c", "FETCH 10 FROM name"), ("SET ROLE bob", "another token"), ("\\d rooms", "DESCRIBE name"),
      ("SET penstock.kye = 'a'", "penstock.key"), ("SHOW penstock.postion", "penstock.position"),
+     ("SHOW search_pth", "did you mean search_path"),
      ("SET search_path TO analytics", "SET search_path TO public"), ("SELECT * FROM $1", "a parameter is a value"),
      ("INSERT INTO rooms (room) VALUES ('hall')", "nothing has been inserted")],
 )  # fmt: skip

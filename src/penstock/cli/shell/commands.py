@@ -46,6 +46,13 @@ class ShellCommand:
     run: Callable[[Commanded, str], None]
 
 
+def _alone(command: str, word: str, run: Callable[[], None]) -> None:
+    """Run a command that takes nothing behind it. Raises PenstockError P0101 where something is."""
+    if word:
+        raise PenstockError("P0101", f"{command} {word}: {command} stands alone")
+    run()
+
+
 COMMANDS: dict[str, ShellCommand] = {
     "\\d": ShellCommand(
         "\\d [name]", "what is declared, or the columns and the text of one of it", lambda s, t: s.describe(t)
@@ -67,8 +74,8 @@ COMMANDS: dict[str, ShellCommand] = {
     "\\e": ShellCommand(
         "\\e [file]", "edit the last statement, or a file, in $EDITOR, and execute it", lambda s, t: s.edit(t)
     ),
-    "\\?": ShellCommand("\\?", "this list", lambda s, t: s.help()),
-    "\\q": ShellCommand("\\q", "quit (also Ctrl-D)", lambda s, t: s.quit()),
+    "\\?": ShellCommand("\\?", "this list", lambda s, t: _alone("\\?", t, s.help)),
+    "\\q": ShellCommand("\\q", "quit (also Ctrl-D)", lambda s, t: _alone("\\q", t, s.quit)),
 }
 
 

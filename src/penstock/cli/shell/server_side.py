@@ -92,7 +92,8 @@ class ServerSide:
                     place = replace(warning.position, line=warning.position.line + lines, file=name)
                     yield Remark(replace(warning, position=place).render())
                 for one in script:
-                    yield from _answers(one)
+                    # The settings of a session are posted with the statements behind them.
+                    yield from _answers(replace(one, notices=()) if isinstance(statement, SetSetting) else one)
                 if isinstance(statement, SetSetting):
                     self._settings[statement.name.text] = statement.value
 

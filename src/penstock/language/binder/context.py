@@ -72,6 +72,11 @@ class Context:
         """Return each of `uncoalesced` once, in order."""
         return tuple(dict.fromkeys(self.uncoalesced))
 
+    @property
+    def is_live(self) -> bool:
+        """Return whether the statement is one of a live system, whose answers have notices."""
+        return self.query_names is QueryNames.REFUSED
+
     def warn(self, message: str, span: TextSpan, hint: str | None = None) -> None:
         """Record a warning about a probable mistake; one message per position."""
         warning = ScriptWarning(message, self.source.position(span), hint)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from penstock.algebra import Source
 from penstock.algebra.properties.heartbeats import Heartbeat
 from penstock.language.binder.context import Context
-from penstock.language.binder.statements.heartbeats import without_heartbeats
+from penstock.language.binder.statements.heartbeats import far_ahead, without_heartbeats
 from penstock.language.catalog import MemoryRow
 from penstock.language.clauses import AsOf
 from penstock.language.commands import AdvanceStream
@@ -59,6 +59,8 @@ def _bind(statement: AdvanceStatement, context: Context) -> AdvanceStream:
     if complete is not None and tick <= complete:
         message = f"nothing changes: {source.name} is complete up to {source.domain.show(complete)} already"
         context.warn(message, statement.to.span, "a heartbeat is above the timestamps of the rows before it")
+    elif not context.is_live and (ahead := far_ahead(source, tick)) is not None:
+        context.warn(ahead, statement.to.span)
     return AdvanceStream(source.name, tick)
 
 

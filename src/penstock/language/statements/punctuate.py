@@ -41,7 +41,10 @@ def _text(statement: PunctuateStatement) -> str:
 
 def _bind(statement: PunctuateStatement, context: Context) -> PunctuateStream:
     source = stream_that_takes(statement.name, without_punctuations, context)
-    return PunctuateStream(source.name, bind_punctuation(statement.where, source, context))
+    punctuation = bind_punctuation(statement.where, source, context)
+    if punctuation.is_empty and not context.is_live:
+        context.warn("nothing changes: no row can fulfil this", statement.span)
+    return PunctuateStream(source.name, punctuation)
 
 
 PUNCTUATE = StatementKind(PunctuateStatement, ("PUNCTUATE",), _read, _text, _bind, clauses_of_a_server=of_a_server)

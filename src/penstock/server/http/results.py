@@ -58,6 +58,9 @@ async def results(
     beginning = place == "beginning"
     if place is not None and place.isalpha() and place not in ("now", "beginning"):
         raise Refused(400, "P0803", f"{place[:100]!r} is no cursor", hint=nearest(place, ("now", "beginning")))
+    if beginning and snapshot:
+        hint = "snapshot=true begins with the content of now, from=beginning with the first rows that are kept"
+        raise Refused(400, "P0803", "snapshot and from=beginning are two places to begin at", hint=hint)
     requested = ResultRequest(
         None if place in (None, "now", "beginning") else place, beginning, snapshot, progress, until == "now"
     )

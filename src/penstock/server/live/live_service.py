@@ -53,7 +53,7 @@ from penstock.language.commands import (
     Subscribe,
     Unchanged,
 )
-from penstock.language.statements import AdvanceStatement, CancelStatement, Insert, SubscribeStatement
+from penstock.language.statements import AdvanceStatement, CancelStatement, Insert, SetSetting, SubscribeStatement
 from penstock.language.statements.show import SUGGESTED
 from penstock.physical.planning.state_size.summary import query_state
 from penstock.redaction import redacted_text
@@ -108,6 +108,7 @@ from penstock.server.statements.tapped_edge import tapped
 from penstock.server.statements.temporary_queries import TemporaryQueries, TemporaryResults
 from penstock.server.tokens import TokenFile
 from penstock.server_reports import listed_table
+from penstock.settings import FIXED
 from penstock.storage.documents import Document
 from penstock.types import type_name
 
@@ -195,6 +196,17 @@ class EventListeners:
 
 #: States of commands that have not taken effect yet.
 _UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)
+
+
+def _nothing_set(name: str) -> Notice:
+    """Return the notice of a SET that is the last statement of what was sent."""
+    system = "" if name.lower().startswith(FIXED) else f", ALTER SYSTEM SET {name} while it runs"
+    hint = f"penstock serve --set {name}=... sets it for the server{system}"
+    return Notice(
+        "nothing changes: SET holds for the statements behind it in the same script, and there are none", hint
+    )
+
+
 #: Connectors whose rows are posted.
 _POSTED = ("MEMORY", "HTTP")
 
@@ -263,6 +275,8 @@ class LiveService:
         for one in outcomes:
             with placed_at(one.position):
                 replies.append(self._with_row_notices(one, self._reply(one, request), beats))
+        if replies and isinstance(statements[-1], SetSetting):
+            replies[-1] = replace(replies[-1], notices=(*replies[-1].notices, _nothing_set(statements[-1].name.text)))
         return self._announced(replies, outcomes)
 
     def _with_row_notices(

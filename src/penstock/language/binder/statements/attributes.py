@@ -129,6 +129,19 @@ SOURCE_ATTRIBUTES = OptionTable(
 )
 
 
+#: How attributes are called in declarations and by Session.stream -> by SET.
+_ALSO_CALLED = {
+    "order_within": "slack",
+    "lateness": "slack",
+    "watermark": "slack",
+}
+
+
+def _of_declarations(key: str, table: OptionTable) -> str | None:
+    name = _ALSO_CALLED.get(key)
+    return f"what ORDER WITHIN declares is called {name} here" if name in table.names else None
+
+
 def bind_attributes(
     written: Sequence[WrittenOption], table: OptionTable, owner: str, context: Context
 ) -> dict[str, str]:
@@ -143,7 +156,9 @@ def bind_attributes(
         span = attribute.key.span
         if option is None:
             error = PenstockError(
-                "P0104", f"{owner} has no attribute {attribute.key.text}", hint=nearest(key, table.names)
+                "P0104",
+                f"{owner} has no attribute {attribute.key.text}",
+                hint=_of_declarations(key, table) or nearest(key, table.names),
             )
         elif key in values:
             error = PenstockError("P0104", f"attribute {key} occurs twice", hint="leave one of them out")

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import time
+
 from penstock.algebra import Source
 from penstock.errors import PenstockError
+
+#: Years, and microseconds of one, that a heartbeat may be ahead of the clock without a word.
+_MOST_YEARS, _YEAR = 100, 31_556_952_000_000
+
+
+def far_ahead(source: Source, tick: int) -> str | None:
+    """Return what is to be known of a heartbeat that is far ahead of the clock; None for one that is not, and for time
+    in integers, which no clock has."""
+    if source.domain is None or not source.domain.calendar:
+        return None
+    years = (tick - time.time_ns() // 1000) // _YEAR
+    if years < _MOST_YEARS:
+        return None
+    return f"the heartbeat is {years:,} years ahead of the clock; rows before it are late from now on"
 
 
 def without_heartbeats(source: Source) -> PenstockError | None:

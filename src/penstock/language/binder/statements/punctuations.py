@@ -61,7 +61,14 @@ def read_punctuation(text: str, source: Source) -> Punctuation:
             return bind_punctuation(node, source, context)
     except BindingFailed:
         pass
-    raise context.errors[0]
+    except PenstockError as error:
+        context.errors.append(error)
+    found = context.errors[0]
+    first, _, condition = text.strip().partition(" ")
+    if first.upper() == "WHERE":
+        hint = f"the condition alone, without WHERE: {condition.strip()[:100]}"
+        raise PenstockError(found.code, found.message, found.position, hint, found.cause)
+    raise found
 
 
 def bind_punctuation(where: exp.Expr, source: Source, context: Context) -> Punctuation:
