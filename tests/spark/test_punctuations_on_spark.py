@@ -61,6 +61,8 @@ def test_they_are_kept_over_a_stop_and_a_start(spark: Any, tmp_path: Path) -> No
     control.submit("PUNCTUATE F WHERE v IN (5, 6)")
     until(lambda: all(engine.has_read(*pair) for pair in control.positions("F").items()), control)
     pq.write_table(pa.table({"ts": pa.array([31, 32], pa.int64()), "v": [5, 7]}), folder / "1.parquet")
+    # A heartbeat of files stands at the head of a round, too: rows that are read with it are late.
+    until(lambda: set_apart(engine.run, "F") == 1, control)
     control.submit("ADVANCE F TO 32")
     until(lambda: control.version().sources.get("f") == 32, control, control.version)
     texts = pa.array([None, "v = 2 AND ts <= 3", None, "nonsense", None], pa.string())
@@ -78,7 +80,7 @@ def test_they_are_kept_over_a_stop_and_a_start(spark: Any, tmp_path: Path) -> No
             f"CREATE QUERY shut INTO FILES (path '{out / 'shut'}', format 'json') START WARM AS"
             " SELECT v, COUNT(*) AS n FROM P GROUP BY v HAVING CLOSED(v)"
         )
-    until(lambda: set_apart(engine.run, "S") == 2 and set_apart(engine.run, "F") == 1, control)
+    until(lambda: set_apart(engine.run, "S") == 2, control)
     control.insert("S", rows(61))
     control.close()
     engine.close()
@@ -86,10 +88,11 @@ def test_they_are_kept_over_a_stop_and_a_start(spark: Any, tmp_path: Path) -> No
     engine, control = opened(checkpoint, spark)
     until(lambda: control.version().punctuations == {"s": 2, "f": 2, "p": 1}, control, control.version)
     pq.write_table(pa.table({"ts": pa.array([33, 34], pa.int64()), "v": [6, 8]}), folder / "2.parquet")
+    until(lambda: set_apart(engine.run, "F") == 2, control)
     control.submit("PUNCTUATE S WHERE ts = 62")
     control.insert("S", rows(62, 63))
     control.submit("ADVANCE S TO 70; ADVANCE F TO 70; ADVANCE P TO 70")
-    until(lambda: set_apart(engine.run, "S") == 3 and set_apart(engine.run, "F") == 2, control)
+    until(lambda: set_apart(engine.run, "S") == 3, control)
     assert at_least(out / "w", 1, control)[0][:2] == (6, "+")
     control.close()
     engine.close()
