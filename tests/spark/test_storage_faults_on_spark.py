@@ -40,8 +40,8 @@ def test_calls_of_the_driver_that_fail(spark: Any, tmp_path: Path) -> None:
     started(spark, tmp_path, "calm").wait()
     calm = rows(tmp_path, "calm")
     codes = []
-    # Each start comes further than the last before something else fails.
-    for kind, number in (("fsync", 18), ("rename", 5), ("write", 14)):
+    # The last starts fail early: how much is left to them depends on how far rounds were planned ahead.
+    for kind, number in (("fsync", 18), ("rename", 5), ("write", 4)):
         calls = FailingCalls(kind, number)
         with replaced_storage(LocalStorage(calls)), pytest.raises(PenstockError) as told:
             started(spark, tmp_path, "out").wait(120)
