@@ -16,8 +16,8 @@ from penstock.physical.plan.joins.promised import PromisedJoinSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import LocalJob, run_local
 from penstock.session import Session
-from tests.test_promised_joins import COLUMNS, WITHIN
-from tests.test_promises import BOTH, FULFILMENTS, JOINS, KINDS, OF_ORDERS, ORDERS, WINDOWS, _inputs, _query, _rows
+from tests.test_promised_joins import random_join
+from tests.test_promises import BOTH, FULFILMENTS, JOINS, OF_ORDERS, ORDERS, _inputs, _query
 from tests.test_promises import _stream as declaration
 
 UNIQUE, REFERENCE = "UNIQUE id, item of O", "FOREIGN KEY id, item WITHIN 0 ROWS of F"
@@ -75,13 +75,7 @@ def test_counts_follow_from_the_rows(monkeypatch: pytest.MonkeyPatch, seed: int)
     watched = _Watched(monkeypatch)
     checked = 0
     for text in JOINS[:9]:
-        rows = {name: _rows(random, random.choice((1, 2, 4))) for name in "AB"}
-        declared = ""
-        for name in "AB":
-            kinds = random.sample(KINDS[: 5 if name == "B" else 4], random.randrange(1, 3))
-            promises = " ".join(kind if kind == KINDS[0] else kind + random.choice(WITHIN) for kind in kinds)
-            declared += declaration(name, COLUMNS, promises)
-        query = _query(declared, text.format(a=random.choice(WINDOWS[0]), b=random.choice(WINDOWS[1])))
+        query, rows, declared = random_join(random, text)
         if not any(isinstance(step.spec, PromisedJoinSpec) for step in plan_queries([query]).steps):
             continue
         whole = _counts(watched, query, rows)

@@ -79,17 +79,23 @@ def test_orders_and_fulfilments(shards: int, batch_rows: int | None) -> None:
 # --- data that break promises
 
 
+def random_join(random: Random, text: str) -> tuple[Query, dict[str, Any], str]:
+    """Return a join of A and B with random promises and windows, rows of both, and their declarations."""
+    rows = {name: _rows(random, random.choice((1, 2, 4))) for name in "AB"}
+    declared = ""
+    for name in "AB":
+        kinds = random.sample(KINDS[: 5 if name == "B" else 4], random.randrange(1, 3))
+        promises = " ".join(kind if kind == KINDS[0] else kind + random.choice(WITHIN) for kind in kinds)
+        declared += _stream(name, COLUMNS, promises)
+    query = _query(declared, text.format(a=random.choice(WINDOWS[0]), b=random.choice(WINDOWS[1])))
+    return query, rows, declared
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_the_engine_answers_as_defined(seed: int) -> None:
     random = Random(seed)
     for text in JOINS[:9]:
-        rows = {name: _rows(random, random.choice((1, 2, 4))) for name in "AB"}
-        declared = ""
-        for name in "AB":
-            kinds = random.sample(KINDS[: 5 if name == "B" else 4], random.randrange(1, 3))
-            promises = " ".join(kind if kind == KINDS[0] else kind + random.choice(WITHIN) for kind in kinds)
-            declared += _stream(name, COLUMNS, promises)
-        query = _query(declared, text.format(a=random.choice(WINDOWS[0]), b=random.choice(WINDOWS[1])))
+        query, rows, declared = random_join(random, text)
         _check(query, _inputs(query, rows), random, (declared, text))
 
 

@@ -120,6 +120,15 @@ class Interval:
 _YEAR_10000 = 253_402_300_800_000_000
 
 
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def microseconds_of(when: dt.datetime) -> int:
+    """Return the microseconds since 1970 of an instant; UTC where it has no zone."""
+    aware = when if when.tzinfo is not None else when.replace(tzinfo=dt.UTC)
+    return (aware - _EPOCH) // dt.timedelta(microseconds=1)
+
+
 @dataclass(frozen=True)
 class TimeDomain:
     """The meaning of a tick. `unit` is the tick; `calendar` is true for TIMESTAMP columns (ticks are microseconds since
@@ -147,7 +156,7 @@ class TimeDomain:
         """Return `tick` as text: ISO-8601 UTC for a calendar domain, else the integer."""
         if not self.calendar or not -(2**55) < tick < _YEAR_10000:
             return str(tick)
-        when = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=tick)
+        when = _EPOCH + dt.timedelta(microseconds=tick)
         return when.strftime("%Y-%m-%dT%H:%M:%S") + (f".{when.microsecond:06d}" if when.microsecond else "") + "Z"
 
     def show_length(self, ticks: int) -> str:

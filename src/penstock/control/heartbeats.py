@@ -14,9 +14,7 @@ from penstock.control.engine import Engine
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import Notice, PenstockError
 from penstock.language.binder.statements.heartbeats import far_ahead, without_heartbeats
-from penstock.types import MOST_TICKS
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+from penstock.types import MOST_TICKS, microseconds_of
 
 
 def check_stream(source: Source) -> None:
@@ -60,10 +58,7 @@ def tick_of(source: Source, ts: int | str) -> int:
         raise PenstockError("P0102", f"{source.name} is stamped by {what}: {ts!r} is none", hint=hint)
     if isinstance(ts, str):
         try:
-            when = dt.datetime.fromisoformat(ts)
-            if when.tzinfo is None:
-                when = when.replace(tzinfo=dt.UTC)
-            tick = (when - _EPOCH) // dt.timedelta(microseconds=1)
+            tick = microseconds_of(dt.datetime.fromisoformat(ts))
         except (ValueError, OverflowError):
             message = f"{ts[:100]!r} is no timestamp"
             raise PenstockError("P0102", message, hint='as in "2026-01-31T12:00:00Z"') from None

@@ -10,10 +10,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.elsewhere import CLAUSES, FIRST_WORDS, FUNCTIONS, STATEMENTS
 from penstock.language.keywords import KEYWORDS
-from penstock.language.places import hint_of_place
+from penstock.language.places import WINDOW, hint_of_place
 from penstock.types import Unit
 
-WINDOW = "a window is written after its stream, in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
 SESSION = (
     "sessions are a window behind a stream, in brackets: clicks [PARTITION BY usr SESSION 5 MINUTES], with AT MOST 1"
     " HOUR or OPEN behind the gap"

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.language.elsewhere import FIRST_WORDS
+
 #: Number of words at the head of a statement, and before the unexpected one, that a pattern sees.
 _HEAD, _NEAR = 4, 8
 
-_WINDOW = "a window is written after its stream, in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
+WINDOW = "a window is written after its stream, in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
 _BACK = (
     "the window of an instant ends with it: [RANGE 5 MINUTES] has the last five minutes, [ROWS 5] the last five rows"
 )
@@ -36,7 +38,6 @@ _SAME = "a window in time is the same for all keys: [RANGE 1 HOUR], without PART
 _EXISTS = "EXISTS takes a query: EXISTS (SELECT * FROM t WHERE t.k = s.k)"
 _ENCLOSED = "it encloses the query, ISTREAM(SELECT a FROM s), or its items: SELECT ISTREAM(a) FROM s"
 _RESUME = "a query that is paused begins again by ALTER QUERY name RESUME"
-_STOP = "a query is paused by ALTER QUERY name PAUSE, and ended by DROP QUERY name"
 _TEXT = "a query has another text by ALTER QUERY name AS SELECT ..."
 _ALONE = "the query alone follows AS, from its SELECT on"
 _CANCEL = "CANCEL takes the number that SHOW STATEMENTS lists; a query is ended by DROP QUERY name"
@@ -69,7 +70,7 @@ _PLACES: tuple[tuple[str, str, str, str], ...] = (
     ("", r"\[.* ON", "", "time is the column of TIMESTAMP BY in the declaration of the stream: leave it out"),
     ("", r"\[ RANGE .* PARTITION BY", "", _SAME),
     ("", r"\[ ROWS .* ORDER BY", "", "rows are counted in the order of the timestamps of their stream: leave it out"),
-    ("", r"\[ RANGE(?!.* SLIDE ).* (EVERY|(?<!PARTITION )(?<!ORDER )(?<!GROUP )BY)", "", _WINDOW),
+    ("", r"\[ RANGE(?!.* SLIDE ).* (EVERY|(?<!PARTITION )(?<!ORDER )(?<!GROUP )BY)", "", WINDOW),
     ("", r"\[ RANGE \d+ \S+ \d+", "", "a length of time has one number and one unit: 90 MINUTES"),
     ("", r"[^\[].*\bJOIN .*WITHIN (\d+|\()", "", _JOIN),
     ("(?!SET |ALTER SYSTEM)", r"[^\[].*\b(FREQUENCY|EVERY|TRIGGER) \d+", "", _FREQUENCY),
@@ -93,9 +94,8 @@ _PLACES: tuple[tuple[str, str, str, str], ...] = (
     ("(CREATE|ALTER) QUERY", r".* START (FROM|EARLIEST|LATEST|FIRST|COLD|TIMESTAMP|''|AT \w+)", "", _BEGINS),
     ("ALTER QUERY", r".* RESUME (FROM|AT)", "", _BEGINS),
     ("ALTER QUERY", r".* QUERY \S+ (START|RESTART)", "", _RESUME),
-    ("ALTER QUERY", r".* QUERY \S+ STOP", "", _STOP),
+    ("ALTER QUERY", r".* QUERY \S+ STOP", "", FIRST_WORDS["STOP"]),
     ("ALTER QUERY", r".* QUERY \S+ (SELECT|ADD|DROP|MODIFY)", "", _TEXT),
-    ("ALTER QUERY", r".* QUERY \S+ RESET", "", "RESET belongs to RESUME and to AS: ALTER QUERY name RESUME RESET"),
     ("ALTER QUERY", r".* PAUSE KEEP", "", "a query that keeps its state is paused by PAUSE WITH STATE"),
     ("ALTER QUERY", r".* SET [\w.]+", "", "attributes stand in parentheses: ALTER QUERY name SET (weight 2)"),
     ("ALTER (STREAM|RELATION)", r".* SET [\w.]+", "", _ATTRIBUTES),

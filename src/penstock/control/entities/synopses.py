@@ -21,7 +21,7 @@ from penstock.control.entities.system import SystemView
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import NONE
 from penstock.language.statements import Statement
-from penstock.physical.execution.meter import SynopsisSize
+from penstock.physical.execution.meter import SynopsisSize, all_closed
 from penstock.physical.plan.plan import Step
 from penstock.physical.plan.step_choices import KindChoice
 
@@ -63,11 +63,7 @@ class SynopsisRow:
     @property
     def closed(self) -> dict[str, int] | None:
         """Return by promise how many of its rows it has closed; None where none ends it."""
-        found: dict[str, int] = {}
-        for size in self.sizes:
-            for promise, rows in size.closed.items():
-                found[promise] = found.get(promise, 0) + rows
-        return found or None
+        return all_closed(self.sizes) or None
 
     def _lengths(self) -> Iterable[int | None]:
         if not self.step.spec.keeps_rows:

@@ -13,7 +13,8 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.language.elsewhere import CLAUSES
 from penstock.language.grammar.sessions import SessionGrammar
 from penstock.language.grammar.tokens import CLAUSE_WORDS, NAME_TOKENS
-from penstock.language.hints import SESSION, WINDOW, WINDOW_FUNCTIONS
+from penstock.language.hints import SESSION, WINDOW_FUNCTIONS
+from penstock.language.places import WINDOW
 from penstock.language.queries import (
     DerivedSource,
     Duration,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,9 +20,8 @@ from penstock.language.statements.definitions import instant
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.posted_record import of_a_server, stream_that_takes
 from penstock.language.statements.statement import Statement
-from penstock.types import MOST_TICKS
+from penstock.types import MOST_TICKS, microseconds_of
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 #: Number of records before an ADVANCE that are compared with it.
 _LAST = 100
 
@@ -73,15 +71,11 @@ def _complete_to(source: Source, records: Sequence[MemoryRow]) -> int | None:
         return None
     last = records[-_LAST:]
     found = [one.tick for one in last if isinstance(one, Heartbeat)]
-    found += [_tick(one[at]) - source.slack - 1 for one in last if isinstance(one, tuple) and one[at] is not None]
+    stamps = [one[at] for one in last if isinstance(one, tuple) and one[at] is not None]
+    # A timestamp of Arrow is an integer in Python, or an instant in UTC.
+    ticks = (one if isinstance(one, int) else microseconds_of(one) for one in stamps)
+    found += [tick - source.slack - 1 for tick in ticks]
     return max(found, default=None)
-
-
-def _tick(value: int | dt.datetime) -> int:
-    """Return the tick of a timestamp as Arrow has it in Python: an integer, or an instant in UTC."""
-    if isinstance(value, int):
-        return value
-    return (value.replace(tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 ADVANCE = StatementKind(AdvanceStatement, ("ADVANCE",), _read, _text, _bind, clauses_of_a_server=of_a_server)

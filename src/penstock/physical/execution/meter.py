@@ -7,6 +7,7 @@ time are sums over rounds and shards; state is measured by `sample`, between rou
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -119,12 +120,15 @@ class SynopsisSize(NamedTuple):
 
 def closed_by_promises(held: Iterable[SynopsisSize]) -> dict[str, int]:
     """Return by promise how many rows and groups it has closed."""
-    found: dict[str, int] = {}
+    return all_closed(one for one in held if one.ends_by_promises)
+
+
+def all_closed(held: Iterable[SynopsisSize]) -> dict[str, int]:
+    """Return by promise how many rows, groups and values it has closed."""
+    found = Counter[str]()
     for one in held:
-        if one.ends_by_promises:
-            for promise, number in one.closed.items():
-                found[promise] = found.get(promise, 0) + number
-    return found
+        found.update(one.closed)
+    return dict(found)
 
 
 #: By step and name of its synopsis.

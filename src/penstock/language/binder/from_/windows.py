@@ -29,9 +29,7 @@ from penstock.language.binder.scope import Entry, Scope
 from penstock.language.dialect import span_of
 from penstock.language.queries import Align, Count, Duration, Extent, FrequencyClause, WindowClause
 from penstock.language.text import TextSpan
-from penstock.types import CALENDAR, Interval, TimeDomain
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+from penstock.types import CALENDAR, Interval, TimeDomain, microseconds_of
 
 
 def bind_window(
@@ -178,6 +176,4 @@ def moment(text: str, span: TextSpan, context: Context) -> int:
         when = dt.datetime.fromisoformat(text)
     except ValueError:
         context.fail("P0102", f"{text!r} is no timestamp", span, "write it as '2020-01-31 12:00:00'")
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=dt.UTC)
-    return (when - _EPOCH) // dt.timedelta(microseconds=1)
+    return microseconds_of(when)

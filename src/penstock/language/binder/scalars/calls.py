@@ -40,7 +40,8 @@ from penstock.language.binder.scope import Role, Scope
 from penstock.language.catalog import Catalog
 from penstock.language.dialect import span_of
 from penstock.language.elsewhere import FUNCTIONS
-from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
+from penstock.language.hints import WINDOW_FUNCTIONS
+from penstock.language.places import WINDOW
 from penstock.language.queries import StreamOperator
 from penstock.language.text import TextSpan
 from penstock.tree import walk

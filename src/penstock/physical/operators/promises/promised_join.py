@@ -111,32 +111,20 @@ def _meet_once(
         ends: by side, receives of the pairs that end their row sooner than it was known, _WAS_CLOSED, or _WAS_OPEN
             where no end was known.
     """
-    left, right = rows
-    left_in, right_in = stored
-    left_fresh, left_stored, right_fresh, right_stored = lanes
-    left_once, right_once = once
-    left_ends, right_ends = ends
     for i in range(order.shape[0]):
         pair = order[i]
         t = instants[pair]
-        a, b = left[pair], right[pair]
-        left_until = left_stored[a, UNTIL] if left_in[pair] else left_fresh[a, UNTIL]
-        right_until = right_stored[b, UNTIL] if right_in[pair] else right_fresh[b, UNTIL]
-        made[pair] = t <= left_until and t <= right_until
-        if made[pair] and left_once:
-            if t < left_until:
-                left_ends[pair] = _WAS_OPEN if left_until == END else _WAS_CLOSED
-            if left_in[pair]:
-                left_stored[a, UNTIL] = t
-            else:
-                left_fresh[a, UNTIL] = t
-        if made[pair] and right_once:
-            if t < right_until:
-                right_ends[pair] = _WAS_OPEN if right_until == END else _WAS_CLOSED
-            if right_in[pair]:
-                right_stored[b, UNTIL] = t
-            else:
-                right_fresh[b, UNTIL] = t
+        made[pair] = True
+        for side in range(2):
+            numbers = lanes[2 * side + stored[side][pair]]
+            made[pair] = made[pair] and t <= numbers[rows[side][pair], UNTIL]
+        if not made[pair]:
+            continue
+        for side in range(2):
+            row, numbers = rows[side][pair], lanes[2 * side + stored[side][pair]]
+            if once[side] and t < numbers[row, UNTIL]:
+                ends[side][pair] = _WAS_OPEN if numbers[row, UNTIL] == END else _WAS_CLOSED
+                numbers[row, UNTIL] = t
 
 
 class PromisedJoin(Operator):

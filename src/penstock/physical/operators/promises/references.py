@@ -128,11 +128,6 @@ class FollowedReference:
         first, rows, ticks = self._lanes[0], self._rows, self._ticks
         _settle(came, there, (counts.instants, counts.totals), counted, rows, ticks, heartbeat, lanes, first, until)
 
-    def settled(self, numbers: Int64s, instants: Int64s, heartbeat: int) -> Int64s:
-        """Return when rows are settled, of which `dues` are these; END where it is not known yet."""
-        found = instants if self._counts is None else np.maximum(instants, self._counts.reached(numbers))
-        return np.where(found <= heartbeat, found, END)
-
     def put(self, slots: Int64s) -> None:
         """Add slots that have become live."""
         self._by_instant.put(slots)
@@ -145,6 +140,6 @@ class FollowedReference:
             self._by_number.put(slots)
             slots = np.unique(self._by_number.until(self._counts.total))
         numbers, instants = (self._table.integers[lane, slots] for lane in self._lanes)
-        settled = self.settled(numbers, instants, heartbeat)
-        known = settled < END
+        settled = instants if self._counts is None else np.maximum(instants, self._counts.reached(numbers))
+        known = settled <= heartbeat
         return slots[known], settled[known]
