@@ -416,7 +416,7 @@ class _Reference:
         counted = Counted(different, numbers, self._elements)
         self._elements = counted.total
         children, parents = (self._ready(pending, reached) for pending in self._pending)
-        self._latest = max([self._latest, *different[-1:].tolist(), *children.ts.tolist()])
+        self._latest = max(self._latest, *(int(one.max(initial=_NEVER)) for one in (different, children.ts)))
         n = counted.upto(children.ts)
         minutes = np.full(len(n), int(now // 60))
         self._waiting = self._waiting.plus(_Waiting(children.hashes, children.ts, children.rows, n, minutes))
