@@ -164,6 +164,13 @@ def test_commands_about_one_query(
     assert compared > 100
 
 
+def test_what_the_former_change_waited_for_is_there_for_the_next_one(tmp_path: Path, without_spark: None) -> None:
+    """Its stream retains nothing, and the former change of the query had it keep rows, from which the next one begins
+    at once."""
+    first = next(one for one in FIRST if one.name == "ALTER AS last START WARM WAIT")
+    assert follow(tmp_path / "replaced", first, "AS gone WAIT", 1, "", 427922) > 0
+
+
 @pytest.mark.timeout(100)
 def test_a_change_behind_a_start_does_not_wait_for_input(tmp_path: Path, without_spark: None) -> None:
     """An epoch without queries had no round before the process died, and there is nothing to read."""

@@ -78,7 +78,7 @@ class StoredComputation:
         definition: what it computes, where that is not what is declared: the query that is to take its place, or that
             had it before.
         keeps: its streams keep all that comes, whatever their RETAIN: it waits for their last rows (START WARM WAIT),
-            or has begun with them just now.
+            has begun with them just now, or takes the place of one that did.
         until: of one that is ENDING, the tick at which it does.
     """
 
@@ -100,7 +100,7 @@ class StoredComputation:
     def may_wait(self) -> bool:
         """Return whether it is to begin when nothing is missing, and knows of nothing that is."""
         begins = self.phase in (Phase.ANSWERING, Phase.SHADOW)
-        return begins and self.start.wait and self.start.at is None and not self.keeps
+        return begins and self.start.wait and self.start.at is None
 
     def waiting(self) -> StoredComputation:
         """Return it as one that waits for rows."""
@@ -186,6 +186,11 @@ class StoredQuery:
     def computed(self) -> list[StoredComputation]:
         """Return those that an engine knows: the computation that answers, and one beside it that waits for no rows."""
         return [each for each in self.computations if each is self.answer or not each.waits]
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether a computation has its streams keep all that comes."""
+        return any(each.keeps for each in self.computations)
 
     @property
     def waiting(self) -> StoredComputation | None:

@@ -146,7 +146,8 @@ class ReplaceAnswer(_OfAnswer):
             place=self.place,
             start=self.start,
             plan=self.declared.wished_plan,
-            keeps=False,
+            # What the former one waited for may be what this one begins with.
+            keeps=query.keeps and not is_paused,
             id=query.answer.id if is_paused else self.id,
             phase=Phase.PAUSED if is_paused else Phase.ANSWERING,
         )
@@ -180,8 +181,9 @@ class ReplaceWhenReady(QueryChange):
     event = Event.REPLACE_WAIT
 
     def made(self, one: StoredObject, query: StoredQuery) -> StoredObject:
+        wished = self.declared
         beside = StoredComputation(
-            self.id, self.place, WARM_WAIT, Phase.SHADOW, self.declared.wished_plan, self.declared.definition
+            self.id, self.place, WARM_WAIT, Phase.SHADOW, wished.wished_plan, wished.definition, query.keeps
         )
         # What bears on the answer changes with it.
         former = self.declared.defined(one.definition, one.wished_plan)
@@ -214,7 +216,7 @@ class SetPlan(QueryChange):
         if beside is not None and (beside.phase is Phase.ENDING or beside.plan == wished):
             # The change before it ends first.
             return one
-        new = StoredComputation(self.id, self.place, WARM_WAIT, Phase.SHADOW, wished)
+        new = StoredComputation(self.id, self.place, WARM_WAIT, Phase.SHADOW, wished, keeps=query.keeps)
         return _with(one, beside=None if wished == query.answer.plan else new)
 
     def concerns(self, query: StoredQuery) -> int | None:
