@@ -182,7 +182,7 @@ def test_a_snapshot_counts_the_rows_that_it_lacks() -> None:
         INSERT INTO S VALUES (5, 1), (1, 2), (NULL, 3), (6, 4)""")
     found = session.select("SELECT a FROM S ORDER BY a")
     assert found.to_arrow().to_pydict() == {"a": [1, 4]}
-    assert found.late == {"S": 1} and found.rejected == {"S": {"no usable timestamp, operation or key": 1}}
+    assert found.late == {"S": 1} and found.rejected == {"S": {"no usable timestamp, operation, key or period": 1}}
 
 
 def test_an_arrow_table_is_read_at_an_instant() -> None:

@@ -178,7 +178,8 @@ def _approximations(text: str) -> tuple[tuple[str, float], ...]:
 #: Beginnings of settings that hold from the start of a server to its end.
 FIXED = ("spark.", "metrics_")
 #: What is chosen by a command of the shell, and is no setting -> the hint.
-_OF_THE_SHELL = {
+_ELSEWHERE = {
+    **dict.fromkeys(("timezone", "time_zone"), "all times are in UTC; + INTERVAL 5 HOURS shifts one"),
     "format": "in the shell \\format csv chooses how rows are written",
     "timing": "in the shell \\timing on shows how long each statement took",
     "expanded": "in the shell \\x on writes a line for each value",
@@ -471,7 +472,7 @@ class Settings:
             return Settings({**self._values, name: text}, self._texts)
         if setting is None:
             raise PenstockError(
-                "P0104", f"unknown setting {name}", hint=_OF_THE_SHELL.get(name.lower()) or nearest(name, _BY_NAME)
+                "P0104", f"unknown setting {name}", hint=_ELSEWHERE.get(name.lower()) or nearest(name, _BY_NAME)
             )
         try:
             value = setting.parse(text)

@@ -226,6 +226,19 @@ _ELSEWHERE = {
     **dict.fromkeys(("JSON", "JSONB", "VARIANT"), "declare it STRING: GET_JSON_OBJECT(json, '$.a.b') takes it apart"),
     **dict.fromkeys(("TIME", "TIMETZ"), "a time of day is a STRING, an instant a TIMESTAMP"),
     **dict.fromkeys(("UUID", "ENUM", "INET", "XML"), "declare it STRING"),
+    **dict.fromkeys(("FLOAT64", "FLOAT8", "DOUBLE PRECISION"), "declare it DOUBLE"),
+    **dict.fromkeys(("FLOAT32", "FLOAT4"), "declare it FLOAT"),
+    **{
+        name: f"declare it {type_}"
+        for name, type_ in (
+            ("INT8", "BIGINT"),
+            ("INT64", "BIGINT"),
+            ("INT32", "INT"),
+            ("INT4", "INT"),
+            ("INT16", "SMALLINT"),
+            ("INT2", "SMALLINT"),
+        )
+    },
     **dict.fromkeys(("MONEY", "NUMBER"), "declare it DECIMAL(18, 2)"),
     **dict.fromkeys(("SERIAL", "BIGSERIAL"), "declare it BIGINT: the rows bring their numbers"),
 }
@@ -249,6 +262,11 @@ def parse_type(text: str) -> pa.DataType:
     if _SIZED.match(name):
         return pa.string()
     raise PenstockError("P0207", f"unknown type {text}", hint=unknown_type_hint(text))
+
+
+def is_type_name(text: str) -> bool:
+    """Return whether `text` is the name of a type, without digits in parentheses."""
+    return text.strip().upper() in _TYPE_NAMES
 
 
 def unknown_type_hint(text: str) -> str | None:

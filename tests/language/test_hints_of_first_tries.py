@@ -183,3 +183,53 @@ def test_the_hint_of_a_first_try(script: str, code: str, hint: str, catalog: Cat
 )
 def test_a_keyword_is_no_misspelt_one(script: str, catalog: Catalog) -> None:
     assert all("in place of" not in (error.hint or "") for error in _errors(script, catalog))
+
+
+#: The same for clauses in another place, and for what other systems accept.
+_IN_OTHER_PLACES = (
+    ("SELECT COUNT(*) FROM s [ROWS 10 RANGE 5 MINUTES]", "P0101", "PARTITION BY key ROWS 10 RANGE 5 MINUTES"),
+    ("SELECT a FROM s WHERE a > 5 [RANGE 5 MINUTES]", "P0101", "written after its stream"),
+    ("SELECT a, COUNT(*) AS n FROM s GROUP BY a WHERE n > 1", "P0101", "a condition on groups is HAVING"),
+    ("SELECT a FROM s ORDER BY a LIMIT 1 WHERE a > 1", "P0101", "in this order"),
+    ("SELECT x FROM s NATURAL JOIN r ON s.a = r.a", "P0101", "NATURAL JOIN has no condition"),
+    ("SELECT x FROM s CROSS JOIN r ON s.a = r.a", "P0101", "CROSS JOIN has no condition"),
+    ("SELECT a FROM ISTREAM(s [RANGE 1 HOUR])", "P0101", "ISTREAM(SELECT a FROM s)"),
+    ("CREATE QUERY q AS ISTREAM(s)", "P0101", "ISTREAM(SELECT a FROM s)"),
+    ("SELECT a FROM s WITH WATERMARK", "P0101", "ORDER WITHIN"),
+    ("SELECT a FROM s WHERE a IN SELECT a FROM r", "P0101", "IN (SELECT b FROM t)"),
+    ("WITH w AS (SELECT a FROM s) CREATE QUERY q AS SELECT a FROM w", "P0101", "AS WITH w AS (SELECT ...)"),
+    ("SELECT FREQUENT(a) FROM s", "P0204", "GROUP BY c FREQUENT 10"),
+    ("GRANT SELECT ON s TO ada", "P0101", "penstock token add"),
+    ("INSERT r VALUES (1, 'x')", "P0101", "INSERT INTO name"),
+    ("INSERT INTO r (a) SELECT a FROM s", "P0101", "CREATE QUERY r INTO connector"),
+    ("CREATE QUERY q FROM PLAN 'plan.json'", "P0106", "no name of a file"),
+    ("SET timezone = 'Europe/Berlin'", "P0104", "UTC"),
+    ("CREATE STREAM m (TIMESTAMP at, INT k) FROM MEMORY () TIMESTAMP BY at", "P0207", "at TIMESTAMP"),
+    ("CREATE STREAM m (k FLOAT64, at TIMESTAMP) FROM MEMORY () TIMESTAMP BY at", "P0207", "DOUBLE"),
+    ("SELECT CAST(x AS NUMBER) FROM s", "P0207", "DECIMAL(18, 2)"),
+    ("SELECT a FROM s WHERE b = north", "P0202", "a text stands in quotes: 'north'"),
+    ("SELECT a FROM s WHERE b IN (north, south)", "P0202", "a text stands in quotes: 'north'"),
+    ("SELECT a FROM s WHERE b = 'x' OR 'y'", "P0203", "each side of OR is a condition"),
+    ("SELECT a FROM s WHERE 5 < a < 10", "P0203", "5 < a AND a < 10"),
+    ("SELECT b & '-' FROM s", "P0203", "||"),
+    ("SELECT a FROM s WHERE a > 5 AND < 10", "P0101", "a comparison has both sides"),
+    ("SELECT a FROM s WHERE b LIKE A%", "P0101", "LIKE 'A%'"),
+    ("SELECT ISNULL(a, 0) FROM s", "P0204", "COALESCE"),
+    ("SELECT DATEDIFF(minute, ts, ts) FROM s", "P0204", "UNIX_SECONDS"),
+    ("SELECT DATE_FORMAT(ts, '%Y-%m-%d') FROM s", "P0203", "yyyy-MM-dd"),
+    ("SELECT ts.hour FROM s", "P0201", "ts is a column"),
+    ("SELECT 1e999 FROM s", "P0101", "1.8e308"),
+    ("SELECT s.a FROM s, n", "P0302", "in one way"),
+)
+
+
+@pytest.mark.parametrize(("script", "code", "hint"), _IN_OTHER_PLACES)
+def test_what_stands_in_another_place(script: str, code: str, hint: str, catalog: Catalog) -> None:
+    first = _errors(script, catalog)[0]
+    assert first.code == code, first
+    assert hint in (first.hint or ""), first
+
+
+def test_a_name_that_is_misspelt_is_no_text_without_quotes(catalog: Catalog) -> None:
+    (error,) = _errors("SELECT a FROM s WHERE c = 'x'", catalog)
+    assert "quotes" not in (error.hint or "")

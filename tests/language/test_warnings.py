@@ -205,3 +205,65 @@ def test_a_relation_that_is_none_of_allens() -> None:
     expected = [("ALLEN(..) is never 'overlap'", "'overlap'", "did you mean overlaps or overlapped by?")]
     assert _shown(f"{_CLICKS}; {query} 'overlap'") == expected
     assert _shown(f"{_CLICKS}; {query} 'met by'") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "marked"),
+    [
+        ("SELECT p.a FROM s p, s q WHERE p.a = p.a", "p.a is compared with itself", "p.a = p.a"),
+        (
+            "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.a = a)",
+            "s.a and a are the same column",
+            "s.a = a",
+        ),
+        (
+            "SELECT a FROM s WHERE b IN (SELECT b FROM r)",
+            "b is a column of the enclosing query here, and none of the subquery's sources",
+            None,
+        ),
+        ("DSTREAM(SELECT a FROM s)", "no row ever leaves this answer, so DSTREAM emits none", None),
+        ("SELECT DISTINCT(a), b FROM s", "DISTINCT is of all items together, not of the first", "(a)"),
+        ("SELECT a x FROM s", "a is called x here, the name of a column", "x"),
+        ("SELECT a / 0 FROM s", "a division by zero is NULL", "a / 0"),
+        ("SELECT a % 0 FROM s", "a division by zero is NULL", "a % 0"),
+        ("SELECT a + b FROM s", "b is a text: what is no number in it is NULL here", "b"),
+    ],
+)
+def test_what_is_surely_not_meant(query: str, message: str, marked: str | None, catalog: Catalog) -> None:
+    (warning,) = bind_script(query, catalog).warnings
+    place = warning.position
+    assert warning.message == message
+    assert marked in (None, place.text[place.column - 1 : place.column - 1 + place.length])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT p.a FROM s p, s q WHERE p.a = q.a",
+        "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.a = r.a)",
+        "SELECT a FROM s WHERE a IN (SELECT a FROM r)",
+        "DSTREAM(SELECT a FROM s [RANGE 1 HOUR])",
+        "SELECT DISTINCT a, b FROM s",
+        "SELECT a AS x, a AS other FROM s",
+        "SELECT a total FROM s",
+        "SELECT a / 2, a % 2 FROM s",
+        "SELECT a + CAST(b AS DOUBLE) FROM s",
+    ],
+)
+def test_what_may_be_meant(query: str, catalog: Catalog) -> None:
+    assert bind_script(query, catalog).warnings == ()
+
+
+def test_a_text_is_joined_by_its_operator(catalog: Catalog) -> None:
+    (warning,) = bind_script("SELECT a + '-' FROM s", catalog).warnings
+    assert warning.hint == "texts are joined by ||: a || '-' || b"
+
+
+def test_a_name_that_is_taken_twice_is_none_of_the_result(catalog: Catalog) -> None:
+    (warning,) = bind_script("CREATE QUERY q AS SELECT a, a FROM s", catalog).warnings
+    assert warning.hint == "choose a name with AS, as in a AS happened"
+
+
+def test_a_sample_of_nothing(catalog: Catalog) -> None:
+    (warning,) = bind_script("SELECT a FROM s SAMPLE(0)", catalog).warnings
+    assert warning.message == "no row of s is in a sample of 0 percent" and warning.hint is not None

@@ -149,6 +149,8 @@ def test_unknown_places_are_problems(client: httpx.Client, path: str) -> None:
         ("GET /v1/statements?sql=SELECT", 400, f"there are none here{STATEMENTS}"),
         ("POST /ksql", 404, f"/openapi.json lists what there is{STATEMENTS}"),
         ("GET /health", 404, "did you mean GET /healthz?"),
+        ("GET /v1/metrics", 404, "did you mean GET /metrics?"),
+        ("POST /v1/relations/rooms/rows", 404, "did you mean POST /v1/streams/rooms/rows?"),
         ("GET /v1/queries/cold", 404, "known: warm"),
         ("GET /v1/nothing/of/it", 404, f"/openapi.json lists what there is{STATEMENTS}"),
     ],
@@ -168,6 +170,8 @@ def test_a_misspelt_member_or_cursor_has_the_right_one(client: httpx.Client) -> 
         answer = client.post("/v1/statements", json=body)
         assert answer.status_code == 400
         assert answer.json()["message"] == f"the body has an unknown member {name!r}" and answer.json()["hint"] == hint
+    answer = client.patch("/v1/entities/query:warm", json={"weight": 2})
+    assert answer.status_code == 400 and '{"attributes": {"weight": ...}}' in answer.json()["hint"]
     for cursor, hint in (("begining", "did you mean beginning?"), ("latest", "known: beginning, now")):
         answer = client.get("/v1/queries/warm/results", params={"from": cursor, "until": "now"})
         assert (answer.status_code, answer.json()["hint"]) == (400, hint)

@@ -492,6 +492,30 @@ def test_a_post_and_an_insert_tell_of_a_unit_and_of_replaced_rows(live: Running)
         ]
 
 
+def test_a_post_tells_of_keys_that_are_there(live: Running) -> None:
+    """A relation without timestamps has one row of a key, the first one: what is posted after it would be lost without
+    a word. An INSERT behind them knows their keys."""
+    form = {"Content-Type": "application/x-ndjson"}
+
+    def post(content: bytes, **headers: str) -> list[str]:
+        answer = client.post("/v1/streams/floors/rows", content=content, headers=form | headers)
+        return [one["message"] for one in answer.json().get("notices", [])]
+
+    declared = "CREATE RELATION floors (k INT, n STRING, PRIMARY KEY (k, n)) FROM HTTP ()"
+    left_out = "of floors {} left out: an earlier one has the primary key k, n = 1, é"
+    with live.client(AccessRole.ADMIN) as client:
+        assert statement(client, declared).status_code == 200
+        assert post('{"k": 1, "n": "é"}\n{"k": 2, "n": "é"}\n'.encode()) == []
+        assert post('{"k": 1, "n": "é"}\n{"k": 1, "n": "e"}\n'.encode()) == ["1 row " + left_out.format("is")]
+        twice = '{"k": 1, "n": "é"}\n{"k": 4, "n": "é"}\n{"k": 4, "n": "é"}\n'.encode()
+        assert post(twice, **{"Idempotency-Key": "one"}) == ["2 rows " + left_out.format("are")]
+        assert post(twice, **{"Idempotency-Key": "one"}) == []
+        inserted = statement(client, "INSERT INTO floors VALUES (5, 'é'), (4, 'é')").json()["statements"][0]
+        assert inserted["error"]["code"] == "P0210"
+        assert statement(client, "DROP RELATION floors; " + declared).status_code == 200
+        assert post('{"k": 1, "n": "é"}\n'.encode()) == []
+
+
 def test_a_dry_run_tells_what_would_be_refused(live: Running) -> None:
     """Of statements that are no commands too; what is accepted is CHECKED."""
     with live.client(AccessRole.ADMIN) as http:

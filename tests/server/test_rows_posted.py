@@ -314,12 +314,18 @@ def test_what_to_do_with_rows_of_another_form(client: httpx.Client, content: byt
         (b'[{"at": "1970-01-01T00:00:00Z"}]', "application/json", "one object a line"),
         (b"at,room,celsius,n,cost,raw\n1970-01-01T00:00:00Z,caf\xe9,,,,\n", "text/csv", "texts are sent as UTF-8"),
         (b'{"at": "1970-01-01 00:00:00 CET"}\n', NDJSON, "with its offset as '2024-03-01 09:00:00+01:00'"),
+        (b'{"at": "1970-01-01T00:00:00Z", "room": 7}\n', NDJSON, "texts stand in double quotes"),
         (gzip.compress(b"{}\n", mtime=0), NDJSON, "`Content-Encoding: gzip`"),
         (b"ARROW1\0\0" + bytes(40), ARROW, "pyarrow.ipc.new_stream writes a stream"),
     ],
 )
 def test_what_to_do_with_a_body_of_another_kind(client: httpx.Client, content: bytes, type_: str, said: str) -> None:
     assert said in send(client, content, type_).json()["hint"]
+
+
+def test_a_header_that_ends_with_a_comma(client: httpx.Client) -> None:
+    answer = send(client, b"at,room,celsius,n,cost,raw,\n1970-01-01T00:00:00Z,a,,,,,\n", "text/csv")
+    assert "has no column without a name" in answer.json()["message"]
 
 
 def test_whole_numbers_of_arrow_are_no_instants(client: httpx.Client, fake: FakeService) -> None:

@@ -174,6 +174,7 @@ def test_tokens_on_the_command_line(tmp_path: Path) -> None:
         command = [*penstock(), "token", *arguments, "--token-file", str(tmp_path / "tokens.json")]
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
+    assert "there is no file" in token("list").stderr
     made = token("add", "ada", "--role", "control", "--expires", "2 hours")
     assert made.returncode == 0 and made.stdout.startswith("pnst_") and made.stdout.strip() not in made.stderr
     listed = token("list")

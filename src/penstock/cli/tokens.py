@@ -54,10 +54,13 @@ def token_list(context: typer.Context, token_file: TokenPlace = None) -> None:
 
         now = dt.datetime.now(dt.UTC)
         table = Table("name", "role", "created", "expires")
-        for entry in TokenFile(token_file or default_token_file()).entries():
+        file = TokenFile(token_file or default_token_file())
+        for entry in file.entries():
             expires = f"{entry.expires} (expired)" if entry.expired(now) else entry.expires or "never"
             table.add_row(entry.name, entry.role, entry.created, expires)
         Console(soft_wrap=True).print(table)
+        if not file.path.exists():
+            typer.echo(f"there is no file {file.path}; 'penstock token add NAME' makes it", err=True)
 
 
 @tokens.command("revoke")

@@ -10,7 +10,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -22,14 +22,27 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.heartbeats import StreamRecord, placed, with_heartbeats
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import typed_table
-from penstock.connectors.sources.posted_files import UNTIL, append, key_of, last_number, lost, rows_files, withdraw
+from penstock.connectors.sources.posted_files import (
+    UNTIL,
+    PostedFilesSource,
+    append,
+    key_of,
+    last_number,
+    lost,
+    post_of,
+    rows_files,
+    withdraw,
+)
 from penstock.connectors.sources.posted_keys import KnownKeys, expire_keys, kept_keys
+from penstock.connectors.text import plain
 from penstock.control.sealed_files import SealedFiles, not_written
 from penstock.errors import Busy, PenstockError
 from penstock.storage import storage
 from penstock.storage.documents import array, as_array, as_integer
 from penstock.storage.stamps import StampRetention
 
+#: The primary key of a row, as text.
+PrimaryKey = tuple[bytes | None, ...]
 #: Connectors whose rows are posted.
 POSTED = ("MEMORY", "HTTP")
 _CONTENTS_READ = "contents-read.json"
@@ -48,6 +61,14 @@ class _Posts:
     number: int
     keys: KnownKeys = field(default_factory=KnownKeys)
     expired: int = field(default_factory=lambda: _now())
+
+
+@dataclass
+class _PrimaryKeys:
+    """The primary keys of a relation, up to the post of a number."""
+
+    number: int = 0
+    keys: set[PrimaryKey] = field(default_factory=set)
 
 
 class PostLimits:
@@ -126,6 +147,8 @@ class PostedRows:
     #: Whether those of all folders are in `_known`.
     _all_known: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _primary_keys: dict[int, _PrimaryKeys] = field(default_factory=dict)
+    _keys_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._stamps = StampRetention(self.retention, lambda: _now())
@@ -231,22 +254,33 @@ class PostedRows:
                 if key_of(path).key == key:
                     withdraw(path)
             posts.keys.remove(key)
+        self._forget_primary_keys(source_id)
 
     def table(self, source: Source, source_id: int) -> pa.Table:
         """Return the rows of a source whose files are still there, in the order in which they were posted. Raises
         PenstockError P0605."""
         schema = pa.schema([pa.field(one.name, one.type) for one in source.columns])
-        tables = []
-        for path in map(Path, open_source(self.source(source, source_id)).discover(frozenset())):
-            try:
-                with pa.ipc.open_file(storage().map(path)) as reader:
-                    tables.append(reader.read_all().replace_schema_metadata(None))
-            except (pa.ArrowException, OSError) as error:
-                raise lost(source.name, path, error) from error
-        return pa.concat_tables([schema.empty_table(), *tables])
+        paths = open_source(self.source(source, source_id)).discover(frozenset())
+        return pa.concat_tables([schema.empty_table(), *(_rows_in(source, Path(path)) for path in paths)])
+
+    def primary_keys(self, source: Source, source_id: int) -> Set[PrimaryKey]:
+        """Return the primary keys of the rows of a relation without timestamps. What was posted since the last call is
+        read. Raises PenstockError P0605."""
+        with self._keys_lock:
+            known = self._primary_keys.setdefault(source_id, _PrimaryKeys())
+            if known.number < self.last(source_id):
+                for path in PostedFilesSource(self.source(source, source_id)).behind(known.number):
+                    known.keys.update(primary_keys(source, _rows_in(source, Path(path))))
+                    known.number = post_of(path)
+            return known.keys
+
+    def _forget_primary_keys(self, source_id: int) -> None:
+        with self._keys_lock:
+            self._primary_keys.pop(source_id, None)
 
     def drop(self, source_id: int) -> None:
         """Remove all posts of a source that has been dropped."""
+        self._forget_primary_keys(source_id)
         with self._lock:
             self._known.pop(source_id, None)
             if self.limits is not None:
@@ -283,6 +317,20 @@ class PostedRows:
             found = chain(kept_keys(folder), map(key_of, rows_files(folder)))
             self._known[source_id] = _Posts(folder, last_number(folder), KnownKeys.of(found))
         return self._known[source_id]
+
+
+def primary_keys(source: Source, rows: pa.Table) -> list[PrimaryKey]:
+    """Return the primary key of each row."""
+    columns = (plain(rows.column(i).combine_chunks()).to_pylist() for i in source.primary_key)
+    return list(zip(*columns, strict=True))
+
+
+def _rows_in(source: Source, path: Path) -> pa.Table:
+    try:
+        with pa.ipc.open_file(storage().map(path)) as reader:
+            return reader.read_all().replace_schema_metadata(None)
+    except (pa.ArrowException, OSError) as error:
+        raise lost(source.name, path, error) from error
 
 
 @dataclass

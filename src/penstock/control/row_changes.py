@@ -10,7 +10,7 @@ depends on the rows before it, of which some may not have been read: the late ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.heartbeats import Heartbeat
-from penstock.connectors.text import plain
 from penstock.control.command_log import Transaction
-from penstock.control.posted_rows import PostedRows
+from penstock.control.posted_rows import PostedRows, PrimaryKey, primary_keys
 from penstock.control.registry import Registry
 from penstock.control.stored_catalog import RowStatement
 from penstock.errors import Notice, PenstockError, counted
@@ -64,7 +63,7 @@ def post_rows(
         return None
     if isinstance(command, InsertRows):
         if source.is_static and source.primary_key:
-            check_keys(source, command, posted.table(source, number))
+            check_keys(source, command, posted.primary_keys(source, number))
         rows = inserted_table(source, command)
         count: int = rows.num_rows
     else:
@@ -110,30 +109,44 @@ def check_insert(source: Source, command: InsertRows) -> None:
     check_rows(source, inserted_table(source, command), "INSERT")
 
 
-def check_keys(source: Source, command: InsertRows, present: pa.Table | None = None) -> None:
+def check_keys(source: Source, command: InsertRows, present: Set[PrimaryKey] = frozenset()) -> None:
     """Raise PenstockError P0210 for an INSERT whose rows would not be taken: with NULL in a primary key, or with a
-    key twice where the relation never changes. Updates may have the same key. present: the rows before."""
-    names = ", ".join(source.columns[i].name for i in source.primary_key)
-    known = set() if present is None else {key for key in _keys(source, present) if None not in key}
-    for number, key in enumerate(_keys(source, inserted_table(source, command)), 1):
+    key twice where the relation never changes. Updates may have the same key. present: the keys of the rows before."""
+    known: set[PrimaryKey] = set()
+    for number, key in enumerate(primary_keys(source, inserted_table(source, command)), 1):
         if None in key:
+            names = ", ".join(source.columns[i].name for i in source.primary_key)
             message = f"row {number} of the INSERT has NULL in the primary key of {source.name} ({names})"
             raise PenstockError("P0210", message, hint="nothing has been inserted")
-        if source.is_static:
-            if key in known:
-                shown = ", ".join((part or b"").decode() for part in key)
-                message = (
-                    f"row {number} of the INSERT repeats the primary key of a row of {source.name}: {names} = {shown}"
-                )
-                hint = "nothing has been inserted; in a relation with TIMESTAMP BY the row would be replaced"
-                raise PenstockError("P0210", message, hint=hint)
-            known.add(key)
+        if source.is_static and (key in known or key in present):
+            message = f"row {number} of the INSERT repeats the primary key of a row of {source.name}: "
+            hint = f"nothing has been inserted; {_REPLACING}"
+            raise PenstockError("P0210", message + _shown_key(source, key), hint=hint)
+        known.add(key)
 
 
-def _keys(source: Source, rows: pa.Table) -> list[tuple[bytes | None, ...]]:
-    """Return the primary key of each row, as text."""
-    columns = (plain(rows.column(i).combine_chunks()).to_pylist() for i in source.primary_key)
-    return list(zip(*columns, strict=True))
+def repeated_keys(source: Source, rows: pa.Table, present: Set[PrimaryKey]) -> tuple[Notice, ...]:
+    """Return the notice for rows of a relation without timestamps that are left out, since their primary key is that of
+    an earlier row. present: the keys of the rows before."""
+    known: set[PrimaryKey] = set()
+    repeated: list[PrimaryKey] = []
+    for key in primary_keys(source, rows):
+        if key in known or key in present:
+            repeated.append(key)
+        known.add(key)
+    if not repeated:
+        return ()
+    verb = "is" if len(repeated) == 1 else "are"
+    message = f"{counted(len(repeated), 'row')} of {source.name} {verb} left out: an earlier one has the primary key "
+    return (Notice(message + _shown_key(source, repeated[0]), _REPLACING),)
+
+
+_REPLACING = "in a relation with TIMESTAMP BY the row would be replaced"
+
+
+def _shown_key(source: Source, key: PrimaryKey) -> str:
+    names = ", ".join(source.columns[i].name for i in source.primary_key)
+    return f"{names} = {', '.join((part or b'').decode() for part in key)}"
 
 
 def no_rows(source: Source) -> pa.Table:

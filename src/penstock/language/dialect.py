@@ -26,6 +26,9 @@ _NOTHING = Token(TokenType.SENTINEL, "")
 #: The bitwise operators, from the loosest binding to the tightest.
 _RUNGS = (TokenType.PIPE, TokenType.CARET, TokenType.AMP)
 _GONE = ("{%", "{%+", "{%-", "%}", "+%}", "-%}", "{{+", "{{-", "+}}", "-}}", "/*+", "|>")
+_COMPARISONS = {*SparkParser.EQUALITY, *SparkParser.COMPARISON}
+#: Words that sqlglot takes for DECIMAL, and a declaration refuses.
+_NO_TYPES = ("NUMBER", "FIXED", "BIGDECIMAL", "BIGNUMERIC")
 #: Access to JSON by key or index, with the result as JSON and as text.
 _ARROWS: dict[TokenType, type[exp.Binary]] = {
     TokenType.ARROW: exp.JSONExtract,
@@ -211,6 +214,12 @@ class ExpressionParser(SparkParser):
         node = super()._parse_unary()
         # -1, NOT x: the operator precedes the operand, whose span expression() uses.
         return self._from(start, node) if isinstance(node, (exp.Neg, exp.Not)) else node
+
+    def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
+        # sqlglot notices only at the end of the expression that the left side of `< 10` is missing.
+        if self._curr and self._curr.token_type in _COMPARISONS:
+            self.raise_error("an expression", self._curr)
+        return super()._parse_equality(parse_is)
 
     def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
         left = super()._parse_range(this, parse_is)
@@ -465,7 +474,9 @@ class Cql(Spark):
         # As in Spark 4, a doubled quote inside a string is the quote.
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
-            word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _GONE and kind not in _COMMANDS
+            word: kind
+            for word, kind in Spark.Tokenizer.KEYWORDS.items()
+            if word not in (*_GONE, *_NO_TYPES) and kind not in _COMMANDS
         }
 
     Parser = ExpressionParser

@@ -91,6 +91,7 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("TO_CHAR", "TO_VARCHAR", "STRFTIME", "TIME_FORMAT"), _WRITTEN),
     **dict.fromkeys(("PG_SLEEP", "SLEEP"), _NO_WAITING),
     "TIMESTAMPDIFF": _APART,
+    "FREQUENT": "FREQUENT follows the columns of GROUP BY: GROUP BY c FREQUENT 10",
     **dict.fromkeys(("COLLECT_SET", "GROUP_CONCAT"), _LISTED),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _LATEST),
     **dict.fromkeys(("LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET"), _OFFSETS),
@@ -220,6 +221,7 @@ FIRST_WORDS: dict[str, str] = {
     "MOVE": "a cursor goes forward by FETCH 10 FROM name",
     "VACUUM": "leave it out: what is no longer needed is removed by itself",
     "ANALYZE": "leave it out: statistics are kept by themselves; EXPLAIN ANALYZE SELECT .. measures a query",
+    **dict.fromkeys(("GRANT", "REVOKE"), _ROLES),
     "LOCK": "leave it out: a SELECT reads one state, and nothing is locked",
     "\\": (
         "commands with a backslash are those of `penstock shell` and psql; as statements SHOW STREAMS, RELATIONS, VIEWS"

@@ -302,6 +302,9 @@ def _one_name(tokens: Sequence[Token], at: int) -> str:
 _TURNED = {("=", "<"): "<=", ("=", ">"): ">=", (">", "<"): "<>"}
 
 
+#: The clauses behind FROM.
+_ORDER = ("WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT")
+
 #: What a parameter stands behind.
 _OPERATORS = ("=", "<", ">", "<=", ">=", "<>", "!=", "+", "-", "*", "/", "LIKE", "IN")
 
@@ -313,16 +316,23 @@ def _of_a_clause(tokens: Sequence[Token], words: Sequence[str], index: int) -> s
     turned = ">=" if here == "=>" else next((_TURNED[pair] for pair in pairwise(words) if pair in _TURNED), "")
     if turned and (here in ("=>", "<", "") or before in ("=", "<", ">")):
         return f"the operator is written {turned}"
+    if here in _ORDER and set(_ORDER[_ORDER.index(here) + 1 :]).intersection(words[:index]):
+        return "the clauses stand in this order: " + " .. ".join(_ORDER) + "; a condition on groups is HAVING"
+    joined = [word for word in words[:index] if word in ("NATURAL", "CROSS", "JOIN")][-2:]
+    if here == "ON" and joined[1:] == ["JOIN"] and joined[0] != "JOIN":
+        return f"{joined[0]} JOIN has no condition; one belongs to JOIN: s JOIN t ON s.k = t.k"
     if here == "ON" and before == "DISTINCT":
         return "the latest row of each key is [PARTITION BY key ROWS 1] behind the stream"
     if "ORDER BY" in words[:index] and here[:1] == "D" and sorted(here) == sorted("DESC"):
         return f"did you mean DESC in place of {tokens[index].text}?"
     if here == "," and words[index - 2 : index - 1] == ["LIMIT"] and index + 1 < len(words):
         return f"the number of rows comes first: LIMIT {tokens[index + 1].text} OFFSET {tokens[index - 1].text}"
-    if here == "{" or (here == "[" and before in ("FROM", "JOIN", ",")):
+    if (here == "{" and before != "PLAN") or (here == "[" and before in ("FROM", "JOIN", ",")):
         return WINDOW if "FROM" in words[:index] else _IN_BACKTICKS
     if here == "[" and before in ("SELECT", "BY", "WHERE"):
         return _IN_BACKTICKS
+    if here == "[" and "WHERE" in words[:index] and before not in ("ARRAY", "PERIOD"):
+        return WINDOW
     if here == "[" and before == "ARRAY":
         return "a list of values is IN: a IN (1, 2), or a = ANY (1, 2)"
     if here == "FOR" and words[index + 1 : index + 2] in (["UPDATE"], ["SHARE"]):

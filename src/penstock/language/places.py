@@ -57,6 +57,8 @@ _HEARTBEAT = (
     "a heartbeat is a record with TRUE in a column, HEARTBEAT BY column, or comes of the clock: IDLE TIMEOUT 5 SECONDS"
     " ADVANCE"
 )
+_KEPT = "rows that are no older than a length are [PARTITION BY key ROWS 10 RANGE 5 MINUTES]"
+_IN_QUERY = "a query within an expression stands in parentheses: a IN (SELECT b FROM t)"
 _NOT_DELETED = "leave it out: a row of a stream is neither changed nor deleted"
 
 #: A statement, by its first words; what stands before the unexpected word, with it; the word behind it -> the hint.
@@ -71,17 +73,27 @@ _PLACES: tuple[tuple[str, str, str, str], ...] = (
     ("", r"\[ RANGE .* PARTITION BY", "", _SAME),
     ("", r"\[ ROWS .* ORDER BY", "", "rows are counted in the order of the timestamps of their stream: leave it out"),
     ("", r"\[ RANGE(?!.* SLIDE ).* (EVERY|(?<!PARTITION )(?<!ORDER )(?<!GROUP )BY)", "", WINDOW),
+    ("", r"\[ ROWS \d+ RANGE", "", _KEPT),
     ("", r"\[ RANGE \d+ \S+ \d+", "", "a length of time has one number and one unit: 90 MINUTES"),
     ("", r"[^\[].*\bJOIN .*WITHIN (\d+|\()", "", _JOIN),
     ("(?!SET |ALTER SYSTEM)", r"[^\[].*\b(FREQUENCY|EVERY|TRIGGER) \d+", "", _FREQUENCY),
     ("", r"[^\[].*\b(FREQUENCY|OUTPUT \S+)", "", _FREQUENCY),
     ("", r".*\bEMIT( (AFTER|ON|WITH|WITHOUT|FINAL|CHANGES))?", "", _OUT),
+    ("", r".* (AND|OR) (<|>|<=|>=|=|<>|!=)", "", "a comparison has both sides: a > 5 AND a < 10"),
+    ("", r".* I?LIKE \w+ %", "", "a pattern stands in quotes: name LIKE 'A%'"),
     ("", r".* CONTAINS", "''", "a text is searched by LIKE: name LIKE '%x%'"),
     ("(SELECT|WITH|CREATE (QUERY|VIEW))", r".* EXISTS \S+", "", _EXISTS),
     ("", r".*\bIN (\$ )?\$?\d+", "", "values of IN stand in parentheses: IN (1, 2), IN ($1, $2)"),
+    ("", r".* IN SELECT", "", _IN_QUERY),
+    ("", r".*\bWITH", "WATERMARK", _LATENESS),
     ("", r".* SIMILAR TO", "", "a regular expression is RLIKE: name RLIKE '^h'"),
     ("", r".* (PREFERRING \S+|SKYLINE OF)", "", _PREFERENCE),
     ("", r".* (ISTREAM|DSTREAM|RSTREAM) \( SELECT", "", _ENCLOSED),
+    ("", r".*\b(ISTREAM|DSTREAM|RSTREAM) \( (?!SELECT)\w+ \[", "", _ENCLOSED),
+    ("CREATE (QUERY|VIEW)", r".* AS (ISTREAM|DSTREAM|RSTREAM) \( \w+", r"\)", _ENCLOSED),
+    ("INSERT ", r"INSERT \w+", "", "the name follows INTO: INSERT INTO name VALUES (1, 'a')"),
+    ("WITH ", r".* \) CREATE", "",
+     "WITH stands within the query: CREATE QUERY name AS WITH w AS (SELECT ...) SELECT ..."),
     ("(ISTREAM|DSTREAM|RSTREAM) ", r"\S+ \( \w+", r"\)", "it takes a query: ISTREAM(SELECT * FROM name)"),
     ("CREATE CONTINUOUS", r"CREATE CONTINUOUS", "", "every query is continuous: CREATE QUERY name AS SELECT ..."),
     ("CREATE QUERY", r".* AS INSERT", "", _SINK),

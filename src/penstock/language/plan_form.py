@@ -110,7 +110,11 @@ def parsed(text: str) -> Part:
         return Part(json.loads(text, object_pairs_hook=_members, parse_constant=_no_constant))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        hint = r"in a text of CQL, ' and \ are written twice"
+        hint = (
+            r"in a text of CQL, ' and \ are written twice"
+            if text.lstrip().startswith("{")
+            else "the plan itself stands there, as EXPORT PLAN OF q returns it, and no name of a file"
+        )
         raise fault("", f"this is no JSON: {error.msg} ({place})", hint=hint) from None
     except (ValueError, RecursionError) as error:
         raise fault("", f"this is no JSON: {error}") from None

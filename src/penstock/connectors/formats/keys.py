@@ -39,7 +39,7 @@ def places(names: Iterable[str]) -> dict[str, list[int]]:
 def unknown_name(name: str, names: Iterable[str], owner: str) -> str:
     """Return the reason why a record or file is refused that has a name which none of the columns `names` has."""
     hint = nearest(name, names)
-    return f"{owner} has no column {name[:200]}" + ("" if hint is None else f"; {hint}")
+    return f"{owner} has no column {name[:200] or 'without a name'}" + ("" if hint is None else f"; {hint}")
 
 
 def spellings(data: bytes, names: Sequence[str]) -> list[str] | None:

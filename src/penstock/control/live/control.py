@@ -36,14 +36,14 @@ from penstock.control.phases import Phase
 from penstock.control.posted_rows import POSTED, ContentsRead, PostedRows, PostLimits
 from penstock.control.punctuations import check_room
 from penstock.control.registry import Registry, queries_over, settings_of, unused_promises
-from penstock.control.row_changes import no_rows
+from penstock.control.row_changes import no_rows, repeated_keys
 from penstock.control.sealed_files import NumberTaken, SealedFiles, moved_away
 from penstock.control.stored_catalog import StoredComputation, StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor
 from penstock.control.transactions.listing import listed_queries
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import Request
-from penstock.errors import PenstockError, as_known, as_name
+from penstock.errors import Notice, PenstockError, as_known, as_name
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog
 from penstock.language.scripts.parse import parse_script
@@ -247,6 +247,15 @@ class Control:
         accepted = self._posted.post(found, one.id, rows, None if key is None else f"{who.name} {key}", limited=True)
         self._engine.wake()
         return accepted
+
+    def repeated_keys(self, source: str, rows: pa.Table) -> tuple[Notice, ...]:
+        """Return the notice for rows that will be left out of a relation without timestamps, since their primary key is
+        that of an earlier row (`row_changes.repeated_keys`). Raises PenstockError P0605."""
+        registry = self._applier.current
+        one, found = registry.stored.named(source), registry.bound.sources.get(source.lower())
+        if one is None or found is None or not found.is_static or not found.primary_key:
+            return ()
+        return repeated_keys(found, rows, self._posted.primary_keys(found, one.id))
 
     def advance(self, stream: str, tick: int, key: str | None = None, who: Principal = SYSTEM) -> bool:
         """Append a heartbeat to a stream, in order with the rows that are posted to it; it is durable then. Return

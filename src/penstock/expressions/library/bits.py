@@ -33,7 +33,8 @@ Typed = tuple[tuple[Expression, ...], pa.DataType]
 def _integers(name: str, arguments: Sequence[Expression]) -> Typed:
     types = [a.type for a in arguments]
     if not all(is_integer(t) or t == NULL for t in types):
-        raise misfit(name, types)
+        texts = name == "&" and any(map(pa.types.is_string, types))
+        raise misfit(name, types, "texts are joined by ||: a || '-' || b" if texts else None)
     common = INT if all(t == NULL for t in types) else next(t for t in types if t != NULL)
     for type_ in types:
         common = common if type_ == NULL else wider_number(common, type_)

@@ -118,6 +118,10 @@ class DatePattern:
         return _moment(fields, parts, type_)
 
 
+#: What a pattern consists of.
+_SHOWN = f"as in 'yyyy-MM-dd HH:mm:ss'; known letters: {_LETTERS}"
+
+
 def checked_pattern(name: str, argument: Expression) -> None:
     """Check a literal pattern.
 
@@ -128,9 +132,7 @@ def checked_pattern(name: str, argument: Expression) -> None:
         try:
             DatePattern.of(argument.value)
         except ValueError as error:
-            raise PenstockError(
-                "P0203", f"{name}: the pattern {argument.value!r} has {error}", hint=f"known letters: {_LETTERS}"
-            ) from None
+            raise PenstockError("P0203", f"{name}: the pattern {argument.value!r} has {error}", hint=_SHOWN) from None
 
 
 def _write(token: Token, values: pa.Array) -> pa.Array:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expressions.coercion import BOOLEAN, cast_to, is_atomic
+from penstock.expressions.coercion import BOOLEAN, NULL, cast_to, is_atomic, misfit
 from penstock.expressions.library.registry import Function, needs
 from penstock.expressions.nodes import Expression
 from penstock.expressions.values.datum import Arguments, Datum
@@ -17,7 +17,9 @@ Typed = tuple[tuple[Expression, ...], pa.DataType]
 
 def boolean(name: str, arguments: Sequence[Expression]) -> Typed:
     """Return the rule of a function of truth values."""
-    needs(name, arguments, lambda t: t == BOOLEAN)
+    if not all(a.type in (BOOLEAN, NULL) for a in arguments):
+        several = f"each side of {name} is a condition: a = 1 {name} a = 2" if name in ("AND", "OR") else None
+        raise misfit(name, [a.type for a in arguments], several and several + ", or a IN (1, 2)" * (name == "OR"))
     return tuple(cast_to(a, BOOLEAN) for a in arguments), BOOLEAN
 
 

@@ -200,6 +200,8 @@ class Scope:
             e.qualifier for entries in self._levels() for e in entries if e.qualifier is not None
         )
         hint = nearest(qualifier.text, qualifiers)
+        if any(_matching(entries, qualifier, None) for entries in self._levels()):
+            hint = f"{qualifier.text} is a column, and no source: it has no parts"
         if qualifier.text.lower() == "session_window":
             hint = "behind GROUP BY session_window(at, '5 minutes') write session_window.start and session_window.end"
         context.fail("P0201", f"{qualifier.text} is not a source of this query", qualifier.span, hint)

@@ -125,7 +125,9 @@ def _warn_of_names(query: Query, name: Name, context: Context) -> None:
     if taken:
         shown = ", ".join(f"{old} is called {new}" for old, new in taken)
         own = "a column ts" if query.root.is_stream else "columns ts and op"
-        hint = f"choose a name with AS, as in {taken[0][0]} AS happened; this result has {own} already"
+        names = query.root.schema.names
+        why = "" if any(names.count(old) > 1 for old, _ in taken) else f"; this result has {own} already"
+        hint = f"choose a name with AS, as in {taken[0][0]} AS happened{why}"
         context.warn(f"{shown} in the result of {query.name}, where the name is taken", name.span, hint)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.algebra import DeclaredPeriod, OnError, Source
+from penstock.errors import PenstockError
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.periods import check_valid
@@ -27,7 +28,7 @@ from penstock.language.queries import NOWHERE, Duration, Mark, Name, ValidClause
 from penstock.language.statements.creation import Creation, check_unused, create_text, declared_already, read_name
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.text import TextSpan
-from penstock.types import CALENDAR, UNKNOWN_TYPE, Field, Schema, TimeDomain, Unit, parse_type, type_name
+from penstock.types import CALENDAR, UNKNOWN_TYPE, Field, Schema, TimeDomain, Unit, is_type_name, parse_type, type_name
 
 _STREAM_ONLY = ("slack", "ahead", "retain", "heartbeat", "punctuated")
 
@@ -537,7 +538,16 @@ def _type(column: ColumnDefinition, context: Context) -> pa.DataType:
     """Return the type of a column; one that does not exist is reported, and what reads the column fails without a
     message, so that the other columns can be used to check what follows.
     """
-    type_ = context.attempt(lambda: context.guard(column.type_span, lambda: parse_type(column.type)))
+
+    def parsed() -> pa.DataType:
+        try:
+            return parse_type(column.type)
+        except PenstockError as error:
+            if is_type_name(column.name.text):
+                error.hint = f"the name comes first: {column.type} {column.name.text}"
+            raise
+
+    type_ = context.attempt(lambda: context.guard(column.type_span, parsed))
     return UNKNOWN_TYPE if type_ is None else type_
 
 

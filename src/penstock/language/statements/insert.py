@@ -45,10 +45,11 @@ class Insert(Statement):
 def _read(parser: ClauseGrammar, head: Head) -> Insert:
     parser._need("INTO")
     name = parser._name("the name of a stream or relation")
+    listed = parser._curr.token_type is TokenType.L_PAREN and not parser._query_ahead()
+    columns = parser._names("a column name") if listed else ()
     if parser._query_ahead() and not parser._at_values():
         hint = f"a continuous query is CREATE QUERY {name.text} INTO connector (...) AS SELECT ..."
         parser._fail("VALUES", hint=hint)
-    columns = parser._names("a column name") if parser._curr.token_type is TokenType.L_PAREN else ()
     parser._need("VALUES")
     rows, spans = parser._value_rows()
     return Insert(name, rows, columns, spans)

@@ -56,7 +56,10 @@ _OF_REASONS = {
         "a TIMESTAMP is written as 2024-03-01 09:00:00, in UTC or with its offset; for a number since 1970 declare the"
         " column BIGINT, with TIMESTAMP BY .. UNIT"
     ),
-    "no usable timestamp": "a row has a timestamp and its key, and + or - in the column of OPERATION BY",
+    "no usable timestamp": (
+        "a row has a timestamp and its key, + or - in the column of OPERATION BY, and a period that begins before its"
+        " end"
+    ),
     "bad text": "texts are read as UTF-8: iconv -f LATIN1 -t UTF-8 converts a file",
     "broken JSON: Expecting value at column 1": "json has one object a line; a file of cells has the format 'csv'",
     "not a readable": "the option format is that of the file: csv and json of text, parquet and arrow of columns",
@@ -342,5 +345,5 @@ def _rejections(result: LocalResult) -> dict[str, dict[str, int]]:
     """Return the rejected records by source and reason, those without a usable timestamp or key among them."""
     counts_by_source = {name: Counter(reasons) for name, reasons in result.rejected.items()}
     for name, count in result.unusable.items():
-        counts_by_source.setdefault(name, Counter())["no usable timestamp, operation or key"] += count
+        counts_by_source.setdefault(name, Counter())["no usable timestamp, operation, key or period"] += count
     return {name: dict(+counts) for name, counts in counts_by_source.items() if +counts}

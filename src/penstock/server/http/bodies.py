@@ -124,7 +124,7 @@ def _form_hint(reason: str, csv: bytes) -> str:
             "an instant is a text as '2024-03-01 09:00:00' in UTC, or with its offset as '2024-03-01 09:00:00+01:00'; "
         )
     if "bad text" in reason:
-        return "texts are sent as UTF-8; "
+        return "texts are sent as UTF-8; " if csv else "texts stand in double quotes, and are sent as UTF-8; "
     return "a compressed body is sent with `Content-Encoding: gzip`; " if "compressed by gzip" in reason else ""
 
 

@@ -122,6 +122,10 @@ def nearest_address(path: str, routes: Iterable[Any], method: str = "GET") -> st
         if isinstance(route, APIRoute) and route.include_in_schema:
             others = route.path.replace(":path}", "}").split("/")[1:]
             likes = [_like(words, others), _like(["v1", *words], others, _WORD)]
+            if words[0] == "v1":
+                likes.append(_like(words[1:], others, _WORD))
+            if words[1:2] in (["relations"], ["tables"]):  # rows of both are posted as those of streams
+                likes.append(_like(["v1", "streams", *words[2:]], others, _WORD))
             found += [
                 (like[0], place, like[1], each) for like in likes if like is not None for each in route.methods or ()
             ]

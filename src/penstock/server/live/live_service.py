@@ -615,10 +615,12 @@ class LiveService:
 
     def post(self, name: str, rows: pa.Table, key: str | None, caller: Caller) -> RowsPosted:
         source, beats = self.declaration(name), self._control.version().sources
+        typed = typed_table(source, rows)
+        of_keys = self._control.repeated_keys(name, typed)
         added = self._control.insert(name, rows, key, _principal(caller))
         position = position_text(self._control.positions(name))
         answer = posted(source, rows, beats.get(source.name.lower()), added, position)
-        of_rows = row_notices(source, typed_table(source, rows)) if added else ()
+        of_rows = (*of_keys, *row_notices(source, typed)) if added else ()
         return replace(answer, notices=(*self._kept_by_readers(source.name), *of_rows))
 
     def advance(self, name: str, ts: int | str, key: str | None, caller: Caller) -> HeartbeatPosted:

@@ -426,12 +426,15 @@ class Algebra(Node):
 compute_once(Algebra)
 
 
+_ONE_DOMAIN = "declare the timestamps of all of them in one way: as TIMESTAMP, or as integers of one UNIT"
+
+
 def common_domain(inputs: tuple[Algebra, ...]) -> TimeDomain | None:
     """Return the one domain of `inputs`. Raises PenstockError P0302 when two differ."""
     domains = {d for d in (node.domain for node in inputs) if d is not None}
     if len(domains) > 1:
         shown = " and ".join(sorted("TIMESTAMP" if d.calendar else f"integers of {d.unit.name}" for d in domains))
-        raise PenstockError("P0302", f"streams of different time domains in one query: {shown}")
+        raise PenstockError("P0302", f"streams of different time domains in one query: {shown}", hint=_ONE_DOMAIN)
     return next(iter(domains), None)
 
 

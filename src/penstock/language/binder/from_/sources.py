@@ -85,6 +85,9 @@ def bind_sample(node: Algebra, sample: SampleClause, name: str, context: Context
         context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span, hint)
     if sample.percent is None:
         return node
+    if not sample.percent:
+        hint = "the number is in percent: SAMPLE(10) keeps a tenth"
+        context.warn(f"no row of {name} is in a sample of 0 percent", sample.span, hint)
     if not isinstance(node, StreamScan) and not sample.by:
         hint = "let the query keep a column in which they differ, or sample the stream that it reads"
         context.warn(f"rows of {name} that are equal at one instant are sampled together", sample.span, hint)

@@ -152,7 +152,19 @@ class ScalarBinder:
             span or span_of(node), lambda: build_call(name, arguments, integer_division=truncate, written=written)
         )
         self._warn_of_texts(node, bound, arguments, row is not None and row.compares)
+        if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
+            self._warn_of_sums(node, bound)
         return bound
+
+    def _warn_of_sums(self, node: exp.Expr, bound: Expression) -> None:
+        """Warn of a column of texts whose values are read as numbers."""
+        for side, operand in zip((node.this, node.expression), bound.children, strict=False):
+            if isinstance(side, exp.Column) and isinstance(operand, Cast) and pa.types.is_string(operand.argument.type):
+                shown = self.context.source.slice(span_of(side))
+                joined = "; texts are joined by ||" if isinstance(node, exp.Add) else ""
+                message = f"{shown} is a text: what is no number in it is NULL here"
+                hint = f"CAST({shown} AS DOUBLE) means the same{joined}"
+                self.context.warn(message, span_of(side), hint)
 
     def _warn_of_texts(self, node: exp.Expr, bound: Expression, arguments: list[Expression], compares: bool) -> None:
         """Warn of every constant text that is cast to another type implicitly and is no value of it."""
@@ -169,6 +181,8 @@ class ScalarBinder:
                 literal = next((n for n in node.find_all(exp.Literal) if n.is_string and n.this == text.value), node)
                 name = type_name(operand.type)
                 hint = f"write a value of {name}" + (", or CAST the other side to STRING" if compares else "")
+                if isinstance(node, exp.Add):
+                    hint = "texts are joined by ||: a || '-' || b"
                 self.context.warn(f"{str(text.value)!r} is no {name}: it is NULL here", span_of(literal), hint)
 
     def output(self, name: Name) -> Expression | None:

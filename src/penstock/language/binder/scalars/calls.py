@@ -31,7 +31,7 @@ from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.placeholders import reads_outer
 from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.approximations import approximated
-from penstock.language.binder.scalars.binder import Binding, ScalarBinder
+from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
 from penstock.language.binder.scalars.estimates import ESTIMATE, estimate, of_estimate
 from penstock.language.binder.scalars.frequent_bounds import MISSED_BOUND, missed_bound, of_frequent
 from penstock.language.binder.scalars.intervals import interval
@@ -235,6 +235,8 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
         or name.lower() in binder.context.failed
         or bool(binder.context.attempt(lambda: binder.context.guard(name_span(node), lambda: function(name))))
     )
+    if known and user is None:
+        _refuse_elsewhere(binder, node, name)
     arguments = binder.bind_all(node.expressions)
     if not known:
         raise BindingFailed
@@ -243,6 +245,18 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name.lower() in binder.context.failed:
         binder.context.fail_silently()
     return binder.call(name, node, arguments, name_span(node))
+
+
+def _refuse_elsewhere(binder: ScalarBinder, node: exp.Expr, name: str) -> None:
+    """Refuse, with P0204, a call as other systems have it of a function that has this name, and other arguments."""
+    first = node.expressions[0] if node.expressions else None
+    unit = first.name.upper() if isinstance(first, exp.Column) else ""
+    of_unit = unit.removesuffix("S") in _EXTRACTED and first is not None and not binder.scope.knows(name_of(first.this))
+    hint = FUNCTIONS["TIMESTAMPDIFF"] if name in ("DATEDIFF", "DATE_DIFF") and of_unit else None
+    if name == "ISNULL" and len(node.expressions) == 2:
+        hint = "COALESCE(value, other) is the other one where the value is NULL"
+    if hint is not None:
+        binder.context.fail("P0204", f"{name} does not have these arguments", name_span(node), hint)
 
 
 def called_aggregate(node: exp.Expr, catalog: Catalog) -> bool:

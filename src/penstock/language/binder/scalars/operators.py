@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
@@ -9,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 import pyarrow as pa
 from sqlglot import exp
 
+from penstock.errors import nearest
 from penstock.expressions.calls.functions import build_call, build_cast
 from penstock.expressions.coercion import is_numeric
 from penstock.expressions.evaluation.fold import fold
@@ -19,6 +21,7 @@ from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_
 from penstock.language.binder.scalars.intervals import moved
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries, embedded_tree
 from penstock.language.dialect import Cql, span_of
+from penstock.language.elsewhere import NAMES
 from penstock.language.queries import EmbeddedQuery, Name
 from penstock.language.text import TextSpan
 from penstock.types import parse_type
@@ -62,7 +65,8 @@ def _perhaps_a_column(binder: ScalarBinder, node: exp.Expr) -> None:
 
 
 def _not_a_number(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    binder.context.fail("P0101", f"{node.this} is no number", span_of(node))
+    beyond = "the largest DOUBLE is 1.8e308" if "e" in str(node.this).lower() else None
+    binder.context.fail("P0101", f"{node.this} is no number", span_of(node), beyond)
 
 
 def number(text: str) -> Literal | None:
@@ -74,7 +78,7 @@ def number(text: str) -> Literal | None:
     except InvalidOperation:
         return None
     if "e" in text.lower():
-        return Literal(pa.float64(), float(text))
+        return None if math.isinf(float(text)) else Literal(pa.float64(), float(text))
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     if scale == 0 and "." not in text:
@@ -103,6 +107,19 @@ def _unary(name: str) -> Binding:
 
 def _binary(name: str) -> Binding:
     return lambda binder, node: binder.call(name, node, binder.bind_all([node.this, node.expression]))
+
+
+def _quotient(name: str) -> Binding:
+    plain = _binary(name)
+
+    def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
+        divisor = node.expression.unnest()
+        found = number(divisor.this) if isinstance(divisor, exp.Literal) and not divisor.is_string else None
+        if found is not None and not found.value:
+            binder.context.warn("a division by zero is NULL", span_of(node), "divide by another number")
+        return plain(binder, node)
+
+    return bind
 
 
 def _chain(name: str) -> Binding:
@@ -198,6 +215,7 @@ def _in(binder: ScalarBinder, node: exp.Expr) -> Expression:
     row = node.this.unnest()
     if isinstance(row, exp.Tuple):
         return _all_of(binder, "OR", node, [_with_row(binder, node, "EQ", row, other) for other in node.expressions])
+    _refuse_unquoted(binder, [node.this, *node.expressions])
     return binder.call("IN", node, binder.bind_all([node.this, *node.expressions]))
 
 
@@ -285,11 +303,39 @@ def _comparison(name: str) -> Binding:
             return _row_with_query(binder, node, name, first, right)
         if isinstance(second, exp.Tuple) and isinstance(first, EmbeddedQuery | exp.Subquery):
             return _row_with_query(binder, node, name, second, left, query_first=True)
+        if name in _STRICT and isinstance(left, exp.LT | exp.LTE | exp.GT | exp.GTE):
+            hint = "two comparisons are joined by AND: 5 < a AND a < 10"
+            binder.context.fail(
+                "P0203", "a comparison is TRUE or FALSE, and is not compared again", span_of(node), hint
+            )
+        _refuse_unquoted(binder, [left, right])
         bound = plain(binder, node)
         _warn_of_comparison(binder, node, bound)
         return bound
 
     return bind
+
+
+def _refuse_unquoted(binder: ScalarBinder, nodes: Sequence[exp.Expr]) -> None:
+    """Refuse, with P0202, an unknown name that is compared with a column of texts: probably a text without quotes."""
+    unknown = [node for node in nodes if _is_unknown(binder, node)]
+    known: list[exp.Expr] = [node for node in nodes if isinstance(node, exp.Column) and node not in unknown]
+    if not unknown or not any(pa.types.is_string(bound.type) for bound in binder.bind_all(known)):
+        return
+    name = name_of(unknown[0].this)
+    meant = nearest(name.text, [entry.name for entry in binder.scope.entries if entry.named]) or ""
+    hint = f"{meant} " * meant.startswith("did you") + f"a text stands in quotes: '{name.text}'"
+    binder.context.fail("P0202", f"unknown column {name.text}", name.span, hint)
+
+
+def _is_unknown(binder: ScalarBinder, node: exp.Expr) -> bool:
+    """Return whether `node` is a name alone that means no column, and nothing that other systems have."""
+    if not isinstance(node, exp.Column) or node.args.get("table") or not isinstance(node.this, exp.Identifier):
+        return False
+    name = name_of(node.this)
+    elsewhere = name.key in binder.aliases or name.key in binder.unseen or name.key.upper() in NAMES
+    output = any(name.matches(known) for known, _ in binder.outputs) or name.key in binder.lost
+    return not elsewhere and not output and not binder.scope.knows(name)
 
 
 def _warn_of_comparison(binder: ScalarBinder, node: exp.Expr, bound: Expression) -> None:
@@ -298,6 +344,12 @@ def _warn_of_comparison(binder: ScalarBinder, node: exp.Expr, bound: Expression)
     if any(isinstance(side, exp.Null) for side in sides):
         hint = "write IS NULL or IS NOT NULL"
         binder.context.warn("a comparison with NULL is NULL, never true", span_of(node), hint)
+    columns = [child.argument if isinstance(child, Cast) else child for child in bound.children]
+    if all(isinstance(column, Column) for column in columns) and len(columns) == 2 and columns[0] == columns[1]:
+        shown, again = (binder.context.source.slice(span_of(side)) for side in sides)
+        message = f"{shown} is compared with itself" if shown == again else f"{shown} and {again} are the same column"
+        hint = "name the source of the other side, as in a.k = b.k"
+        binder.context.warn(message, span_of(node), hint)
     for side, other, operand in zip(sides, reversed(sides), bound.children, strict=False):
         plain = other.this if isinstance(other, exp.Neg) else other
         beside = isinstance(plain, exp.Literal) and not plain.is_string and isinstance(side, exp.Column)
@@ -444,9 +496,9 @@ OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.Add: moved("ADD"),
     exp.Sub: moved("SUB"),
     exp.Mul: _binary("MUL"),
-    exp.Div: _binary("DIV"),
-    exp.IntDiv: _binary("INT_DIV"),
-    exp.Mod: _binary("MOD"),
+    exp.Div: _quotient("DIV"),
+    exp.IntDiv: _quotient("INT_DIV"),
+    exp.Mod: _quotient("MOD"),
     exp.BitwiseAnd: _binary("BIT_AND"),
     exp.BitwiseOr: _binary("BIT_OR"),
     exp.BitwiseXor: _binary("BIT_XOR"),

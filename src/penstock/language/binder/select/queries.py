@@ -34,6 +34,7 @@ from penstock.algebra.nodes.internal import reaches_internal
 from penstock.algebra.nodes.promised import awaits_closing, without_promises
 from penstock.algebra.nodes.results import not_to_be_kept, restored
 from penstock.algebra.optimizer.rules.constraints.groups import closing_groups
+from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import counted
 from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.nodes import Column, Expression, Literal, conjunction, conjuncts
@@ -195,6 +196,9 @@ def to_stream(operator: ToStream, node: Algebra, context: Context, often: bool =
         hint = f"leave out {kind.value}, or give the inner stream a window in FROM"
         context.fail("P0307", f"{kind.value} over a stream: it needs a relation", operator.span, hint)
     counted = often or in_sequence(node)
+    if kind is StreamOperator.DSTREAM and not counted and node.pattern is Pattern.MONOTONIC:
+        hint = "rows leave a window: s [RANGE 1 HOUR]"
+        context.warn("no row ever leaves this answer, so DSTREAM emits none", operator.span, hint)
     if counted:
         node = on_the_line(checked(node, operator.span, context))
     if operator.restore is not None:
@@ -479,6 +483,9 @@ class QueryBinder:
         within, behind = self._subqueries(scope), self._subqueries(scope)
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
         binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
+        if tree.distinct and len(tree.items) > 1 and isinstance(tree.items[0].value, exp.Paren):
+            hint = "the last row of each key is s [PARTITION BY key ROWS 1]"
+            context.warn("DISTINCT is of all items together, not of the first", span_of(tree.items[0].value), hint)
         group = context.attempt(lambda: self._group(tree, binder))
         frequent = context.attempt(lambda: frequent_terms(tree.frequent, group or (), binder))
         binder.frequent = None if frequent is None else frequent.aggregate
@@ -580,9 +587,22 @@ class QueryBinder:
             bound = cast_to(bound, pa.string())  # a bare NULL is a column too
         if item.alias is not None:
             name = item.alias.text
+            self._warn_of_alias(item, item.alias, scope)
         else:
             name = bound.name if isinstance(bound, Column) and isinstance(value, exp.Column) else display_name(value)
         return [SelectItem(name, bound, span_of(value), binder.column_spans)]
+
+    def _warn_of_alias(self, item: Item, alias: Name, scope: Scope) -> None:
+        """Warn of a column whose alias, without AS, is another column: a comma is probably missing."""
+        if not isinstance(item.value, exp.Column) or not scope.can_resolve(alias):
+            return
+        place = span_of(item.value)
+        if not self.context.source.text[place.end : alias.span.start].strip():
+            shown = self.context.source.slice(place)
+            hint = (
+                f"a comma between them selects both: {shown}, {alias.text}; with AS before the name there is no warning"
+            )
+            self.context.warn(f"{shown} is called {alias.text} here, the name of a column", alias.span, hint)
 
     def _group(self, tree: SelectQuery, clauses: ExpressionBinder) -> tuple[Expression, ...]:
         """Return the grouping expressions; a number means the item at that position. Those with subqueries, which are

@@ -120,6 +120,10 @@ class ClauseSubqueries:
         if operands is None:
             raise BindingFailed
         self._check_width(inner, len(operands), span)
+        own = next((item for item in inner.items if isinstance(item, OuterColumn)), None)
+        if own is not None:
+            message = f"{own.name} is a column of the enclosing query here, and none of the subquery's sources"
+            self.context.warn(message, span, "name a column of the subquery, as in a IN (SELECT t.a FROM t)")
         outer = [OuterColumn(operand.type, OPERAND - n, "") for n, operand in enumerate(operands)]
         test = compare(outer, inner.items)
         return self._add(tree, "IN", inner, span, pa.bool_(), tuple(operands), test)

@@ -80,7 +80,7 @@ def plain_table(table: pa.Table, columns: Schema) -> pa.Table:
 
 
 def _unsupported_column(name: str, column: str, kind: str) -> PenstockError:
-    hint = "leave it out, or cast it first, as in df.withColumn(...)"
+    hint = f"leave it out, or cast it first: frame['{column}'].astype(str) of pandas, df.withColumn(...) of Spark"
     return PenstockError("P0203", f"{name}.{column} is {kind}, which is no type of the language", hint=hint)
 
 

@@ -138,6 +138,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if unknown is not None:
         # A member that is missing may be this one.
         hint = nearest(str(unknown), _members(request)) or "/openapi.json describes the request"
+        if request.url.path.startswith("/v1/entities/"):
+            hint = f'attributes stand together: {{"attributes": {{"{str(unknown)[:100]}": ...}}}}; {hint}'
         if str(unknown).lower() in _VALUES:
             hint = f"the values of a statement stand in its text, as in WHERE level > 0; {hint}"
         return problem(Refused(400, "P0803", f"the body has an unknown member {str(unknown)[:100]!r}", hint=hint))
