@@ -267,3 +267,8 @@ def test_a_name_that_is_taken_twice_is_none_of_the_result(catalog: Catalog) -> N
 def test_a_sample_of_nothing(catalog: Catalog) -> None:
     (warning,) = bind_script("SELECT a FROM s SAMPLE(0)", catalog).warnings
     assert warning.message == "no row of s is in a sample of 0 percent" and warning.hint is not None
+
+
+def test_a_number_beyond_double(catalog: Catalog) -> None:
+    (warning,) = bind_script("SELECT a FROM s WHERE x < 1e309", catalog).warnings
+    assert warning.message == "1e309 is beyond DOUBLE: it is infinite here"

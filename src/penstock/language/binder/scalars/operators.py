@@ -51,7 +51,11 @@ def _literal(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if node.is_string:
         _perhaps_a_column(binder, node)
         return Literal(pa.string(), node.this)
-    return number(str(node.this)) or _not_a_number(binder, node)
+    found = number(str(node.this)) or _not_a_number(binder, node)
+    if isinstance(found.value, float) and math.isinf(found.value):
+        hint = "the largest DOUBLE is 1.8e308"
+        binder.context.warn(f"{node.this} is beyond DOUBLE: it is infinite here", span_of(node), hint)
+    return found
 
 
 def _perhaps_a_column(binder: ScalarBinder, node: exp.Expr) -> None:
@@ -64,9 +68,8 @@ def _perhaps_a_column(binder: ScalarBinder, node: exp.Expr) -> None:
         binder.context.warn(f'"{text}" is a text, not the column {text}', span, hint)
 
 
-def _not_a_number(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    beyond = "the largest DOUBLE is 1.8e308" if "e" in str(node.this).lower() else None
-    binder.context.fail("P0101", f"{node.this} is no number", span_of(node), beyond)
+def _not_a_number(binder: ScalarBinder, node: exp.Expr) -> Literal:
+    binder.context.fail("P0101", f"{node.this} is no number", span_of(node))
 
 
 def number(text: str) -> Literal | None:
@@ -78,7 +81,7 @@ def number(text: str) -> Literal | None:
     except InvalidOperation:
         return None
     if "e" in text.lower():
-        return None if math.isinf(float(text)) else Literal(pa.float64(), float(text))
+        return Literal(pa.float64(), float(text))
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     if scale == 0 and "." not in text:
