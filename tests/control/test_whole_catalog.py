@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,31 @@ def test_what_a_subscription_reads_stays(tmp_path: Path) -> None:
         with pytest.raises(ScriptErrors, match="P0222"):
             system.control.apply("")
         assert name in ids(system) and "q" in ids(system)
+
+
+def test_a_subscription_that_ends_is_gone_for_what_comes_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from penstock.server.statements.temporary_queries import TemporaryQueries
+
+    drop = TemporaryQueries._drop
+
+    def late(queries: TemporaryQueries, name: str) -> None:
+        time.sleep(0.2)
+        drop(queries, name)
+
+    monkeypatch.setattr(TemporaryQueries, "_drop", late)
+    with server(tmp_path) as system:
+        applied(system, BASE)
+        script = parse_script("SUBSCRIBE TO (SELECT v FROM big)")
+        (statement,) = script.statements
+        assert isinstance(statement, SubscribeStatement) and statement.query is not None
+        queries = TemporaryQueries(system.control)
+        name = queries.begin(script, statement.query, {}, _system(), 10)
+        queries.end(name)
+        queries.wait()
+        system.control.apply("")
+        assert not ids(system) and not queries._ending
 
 
 def _system() -> Any:

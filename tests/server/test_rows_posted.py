@@ -117,7 +117,7 @@ ESCAPED = b'"\\u0072oom": "hall"'
         (b'{"att": "1970-01-01T00:00:00Z", "room": "hall"}', "readings has no column att; did you mean at?"),
         (b'{%b, "room": "hall", "nested": {"room": [1]}}' % AT, "readings has no column nested; known: at, "),
         (b'{%b, "room": "x", "Rooms": "hall"}' % AT, "readings has no column Rooms; did you mean room?"),
-        (b'{%b, "": 1}' % AT, "readings has no column ; known: at, "),
+        (b'{%b, "": 1}' % AT, "readings has no column without a name; known: at, "),
     ],
 )
 def test_a_key_that_is_no_column_is_no_silent_null(

@@ -251,6 +251,7 @@ class LiveService:
         self._access.check_script(request.script, request.caller)
         for name in request.settings:
             self._access.policy.check_setting(name)
+        self._temporary.wait()
         if request.is_whole:
             return self._applied(request)
         if len(statements) > 1 and any(isinstance(one, SubscribeStatement) for one in statements):

@@ -31,6 +31,8 @@ class TemporaryQueries:
 
     def __init__(self, control: Control) -> None:
         self._control = control
+        self._ending: set[threading.Thread] = set()
+        self._lock = threading.Lock()
 
     def begin(
         self, script: Script, query: WholeQuery, settings: Mapping[str, str], who: Principal, timeout: float | None
@@ -54,7 +56,18 @@ class TemporaryQueries:
 
     def end(self, name: str) -> None:
         """Drop a query, in a thread of its own: a command may take as long as a batch."""
-        threading.Thread(target=self._drop, args=[name], name="penstock-subscription-end", daemon=True).start()
+        thread = threading.Thread(target=self._drop, args=[name], name="penstock-subscription-end", daemon=True)
+        with self._lock:
+            self._ending.add(thread)
+            thread.start()
+
+    def wait(self) -> None:
+        """Wait until the ends of all subscriptions that have been closed are accepted: what comes behind that, such as
+        DROP STREAM, does not meet their queries."""
+        with self._lock:
+            ending = list(self._ending)
+        for thread in ending:
+            thread.join()
 
     def drop_left(self) -> None:
         """Drop the queries of subscriptions that ended with an earlier process."""
@@ -69,6 +82,9 @@ class TemporaryQueries:
         except (PenstockError, ScriptErrors) as error:
             # A control that has ended drops it at its next start.
             log_event(LOG, logging.INFO, "subscription", f"the query of a subscription stays for now: {error.message}")
+        finally:
+            with self._lock:
+                self._ending.discard(threading.current_thread())
 
 
 class TemporaryResults:
