@@ -81,17 +81,17 @@ def test_statements_of_dashboards_over_readings(kept: RunningPg, statement: str,
 
 
 def test_a_pipeline_of_psycopg(pg: RunningPg) -> None:
-    with pg.connect() as connection, connection.pipeline() as pipeline:
-        first = connection.execute("SELECT room FROM rooms WHERE level > %s", (0,))
-        second = connection.execute("SELECT 2")
-        assert first.fetchall() == [("attic",)] and second.fetchall() == [(2,)]
-        wrong = connection.cursor()
-        with pytest.raises(psycopg.errors.UndefinedColumn):
-            wrong.execute("SELECT nope FROM rooms")
+    with pg.connect() as connection:
+        with connection.pipeline():
+            first = connection.execute("SELECT room FROM rooms WHERE level > %s", (0,))
+            second = connection.execute("SELECT 2")
+            assert first.fetchall() == [("attic",)] and second.fetchall() == [(2,)]
+        # The answer may come while the second is sent, or at the end alone: the end of the pipeline takes both in.
+        with pytest.raises(psycopg.errors.UndefinedColumn), connection.pipeline():
+            connection.execute("SELECT nope FROM rooms")
             connection.execute("SELECT 3")
-            pipeline.sync()
-        pipeline.sync()  # the error may have come before the one above was sent
-        assert connection.execute("SELECT 4").fetchall() == [(4,)]
+        with connection.pipeline():
+            assert connection.execute("SELECT 4").fetchall() == [(4,)]
 
 
 def test_cursors_of_the_server(kept: RunningPg) -> None:
