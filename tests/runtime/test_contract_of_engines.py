@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,37 @@ import pyarrow as pa
 import pytest
 from inline_engine import InlineServer, leave_spark
 
+from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.control.engine import Engine
 from penstock.control.live.control import Control
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
-from penstock.language.scripts import bind_script
+from penstock.language.binder.context import QueryNames
+from penstock.language.scripts import bind_script, bind_select
+from penstock.physical.plan.strategies import Strategy
+from penstock.results.cancellation import Cancellation
 from penstock.results.result_source import EndOfResults, ResultRequest
+from penstock.results.select import LiveAnswer
+from penstock.results.select_workers import SelectWorkers
+from penstock.results.source_rows import SourceRows
+from penstock.runtime.local.one_time import OneTimeAnswer, answer_over
+from penstock.runtime.spark.retention import retention
+from penstock.server.statements.selecting import select_scope
 
 NOW, WARM = Start(StartMode.NOW), Start(StartMode.WARM)
 SCRIPT = "CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;"
 SUM = "CREATE QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];"
 CHECKED = "CREATE FUNCTION checked (BIGINT) RETURNS BIGINT AS 'penstock.testing.samples:checked';"
+
+
+class ThreadWorkers(SelectWorkers):
+    """Computes one-time queries in the thread that asks for them."""
+
+    def __call__(
+        self, query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: Cancellation
+    ) -> OneTimeAnswer:
+        return answer_over(query, {name: rows.table() for name, rows in inputs.items()}, Strategy.PATTERN)
 
 
 @dataclass
@@ -36,6 +55,8 @@ class Served:
 
     folder: Path
     is_on_spark: bool
+    #: That of either.
+    engine: Any = None
 
     def __post_init__(self) -> None:
         self._open()
@@ -43,10 +64,11 @@ class Served:
     def _open(self) -> None:
         if self.is_on_spark:
             server = InlineServer(self.folder)
+            server.engine._workers = ThreadWorkers()
             self.control, self.engine = server.control, server.engine
             self.round: Callable[[], object] = lambda: server.run.round()
         else:
-            self.engine = InProcessEngine(self.folder / "engine")
+            self.engine = InProcessEngine(self.folder / "engine", workers=ThreadWorkers())
             self.control = Control(self.folder, self.engine)
             self.round = self.engine.round
 
@@ -63,10 +85,21 @@ class Served:
             if one.outcome is not None:
                 until(lambda number=one.outcome.number: self.control.outcome(number).version is not None)  # type: ignore[misc]
 
-    def insert(self, *rows: tuple[int, int]) -> None:
+    def insert(self, *rows: tuple[int, int], into: str = "S") -> None:
         ticks, values = zip(*rows, strict=True)
-        self.control.insert("S", pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(values, pa.int32())}))
+        self.control.insert(into, pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(values, pa.int32())}))
         self.round()
+
+    def select(self, text: str) -> LiveAnswer:
+        query = bind_select(text, self.control.catalog, query_names=QueryNames.ANSWER).query
+        scope = select_scope(query, self.control, lambda: pytest.fail("no control relation is read"))
+        found: LiveAnswer = self.engine.select(query, scope, "1", Cancellation())
+        return found
+
+    def selected(self, text: str) -> tuple[int | None, list[tuple[Any, ...]]]:
+        """Return the instant of a one-time query, and its rows."""
+        found = self.select(text).answer
+        return found.tick, [tuple(row.values()) for row in found.table.to_pylist()]
 
     def place(self, name: str) -> int:
         return self.control.query(name)[1].place
@@ -208,7 +241,7 @@ def test_how_a_query_can_begin(served: Served) -> None:
     assert not served.engine.start_option(short, WARM).obstacles
     assert served.engine.start_option(long, WARM).obstacles
     assert not served.engine.start_option(long, NOW).obstacles
-    assert served.engine.awaited(short) is None or not served.engine.awaited(short).rows  # type: ignore[union-attr]
+    assert served.engine.awaited(short) is None or not served.engine.awaited(short).rows
     before, rows = served.engine.version(), served.rows("q", beginning=True)
     with pytest.raises(PenstockError, match="P0703"):
         served.done("CREATE QUERY x START WARM AS SELECT SUM(v) AS s FROM S [RANGE 30 SECONDS];")
@@ -216,3 +249,92 @@ def test_how_a_query_can_begin(served: Served) -> None:
     served.done("CREATE QUERY x START WARM AS SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS];")
     served.round()
     assert content(served.rows("x", beginning=True), 38) == {(38 + 37 + 36,): 1}
+
+
+def test_a_select_reads_final_instants_of_streams_and_of_queries(served: Served) -> None:
+    served.done(SCRIPT + SUM + "CREATE QUERY each AS ISTREAM(SELECT v FROM S [NOW]);")
+    assert served.selected("SELECT v FROM S") == (None, [])
+    for tick in range(1, 10):
+        served.insert((tick, tick))
+    # The row of 9 has been read, and its instant is not final.
+    assert served.selected("SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS]") == (8, [(8 + 7 + 6,)])
+    assert served.selected("SELECT ts, v FROM S ORDER BY ts") == (8, [(tick, tick) for tick in range(1, 9)])
+    assert served.selected("SELECT * FROM q") == (8, [(8 + 7 + 6 + 5 + 4,)])
+    assert served.selected("SELECT * FROM each ORDER BY ts") == (8, [(tick, tick) for tick in range(1, 9)])
+    assert served.selected("SELECT SUM(v) AS s FROM each [RANGE 3 SECONDS]") == (8, [(8 + 7 + 6,)])
+    assert served.selected("SELECT v FROM S [NOW] AS OF 4") == (4, [(4,)])
+    assert served.selected("SELECT * FROM q AS OF 4") == (4, [(1 + 2 + 3 + 4,)])
+    found = served.select("SELECT v, s FROM S [NOW], q")
+    assert found.answer.table.to_pylist() == [{"v": 8, "s": 30}] and found.staleness is not None
+    assert [one.message for one in found.notices] == ["rows up to 9 have been read, and the answer is as of 8"]
+    for text in ("SELECT v FROM S AS OF 9", "SELECT * FROM q AS OF 9", "SELECT * FROM each AS OF 9"):
+        with pytest.raises(PenstockError, match=r"P0721: .* the sources are complete up to 8"):
+            served.select(text)
+    served.restart()
+    served.round()
+    assert served.selected("SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS]") == (8, [(8 + 7 + 6,)])
+    assert served.selected("SELECT * FROM each ORDER BY ts AS OF 2") == (2, [(1, 1), (2, 2)])
+
+
+def test_a_select_reads_what_is_retained_and_no_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_EVERY", 1)
+    short = SCRIPT.replace("1000", "10")
+    served.done(short + "CREATE STREAM T (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;" + SUM)
+    for tick in range(1, 30):
+        served.insert((tick, tick))
+    served.insert((1, 1), (2, 2), into="T")
+    found = served.select("SELECT ts, v FROM S ORDER BY ts")
+    (since,) = found.since.values()
+    assert 10 <= since <= 18 and found.answer.tick == 28
+    assert [row["ts"] for row in found.answer.table.to_pylist()] == list(range(since + 1, 29))
+    assert served.selected("SELECT COUNT(*) AS n FROM S [RANGE 10 SECONDS]") == (28, [(10,)])
+    for text, message in [
+        ("SELECT v FROM S [RANGE 25 SECONDS]", "elements of S are kept since .* 25 SECOND before 28 are needed"),
+        ("SELECT v FROM S [RANGE 2 SECONDS] AS OF 3", "elements of S are kept since .* 3 is before that"),
+        ("SELECT v FROM T", "no elements of T are kept for one-time queries"),
+        ("SELECT v FROM T [NOW], q", "no elements of T are kept for one-time queries"),
+    ]:
+        with pytest.raises(PenstockError, match=f"P0721: {message}"):
+            served.select(text)
+    served.done("ALTER STREAM T SET (retain '10 SECONDS')")
+    served.insert((3, 3), (4, 4), into="T")
+    assert served.selected("SELECT MAX(v) AS m FROM T [NOW]") == (3, [(3,)])
+
+
+def test_a_select_over_a_relation_reads_the_updates_that_are_final(served: Served) -> None:
+    served.done(
+        "CREATE RELATION R (ts INT, op STRING, k INT, v INT, PRIMARY KEY (k)) FROM HTTP ()"
+        " TIMESTAMP BY ts UNIT SECOND OPERATION BY op;" + SCRIPT
+    )
+    rows = [(1, "+", 1, 10), (2, "+", 2, 20), (3, "-", 1, 10), (4, "+", 3, 30)]
+    for ts, op, k, v in rows:
+        columns = {"ts": ts, "op": op, "k": k, "v": v}
+        types = {"ts": pa.int32(), "op": pa.string(), "k": pa.int32(), "v": pa.int32()}
+        served.control.insert("R", pa.table({name: pa.array([one], types[name]) for name, one in columns.items()}))
+        served.round()
+    assert served.selected("SELECT k, v FROM R ORDER BY k") == (3, [(2, 20)])
+    assert served.selected("SELECT k, v FROM R ORDER BY k AS OF 2") == (2, [(1, 10), (2, 20)])
+    served.insert((1, 1), (2, 2), (3, 3))
+    # The instant is the least of those up to which the sources are complete.
+    assert served.selected("SELECT S.v, k FROM S [NOW], R ORDER BY k") == (2, [(2, 1), (2, 2)])
+    with pytest.raises(PenstockError, match="P0721"):
+        served.select("SELECT k FROM R AS OF 4")
+
+
+def test_a_select_over_a_query_that_is_silent_or_paused(served: Served) -> None:
+    # Rows of 100 advance the time, and are in no answer before they are final.
+    served.done(SCRIPT + SUM + "CREATE QUERY each AS ISTREAM(SELECT v FROM S [NOW] WHERE v < 100);")
+    served.insert((1, 1), (2, 2), (3, 100))
+    served.done("ALTER QUERY q PAUSE WITH STATE; ALTER QUERY each PAUSE WITH STATE;")
+    served.insert((4, 4), (5, 100))
+    assert served.selected("SELECT * FROM q") == (2, [(3,)])
+    assert served.selected("SELECT * FROM each ORDER BY ts") == (2, [(1, 1), (2, 2)])
+    served.done("ALTER QUERY q RESUME; ALTER QUERY each RESUME;")
+    served.insert((6, 6), (7, 100))
+    assert served.selected("SELECT * FROM q") == (6, [(2 + 100 + 4 + 100 + 6,)])
+    served.done("ALTER QUERY q PAUSE; ALTER QUERY each PAUSE;")
+    served.insert((8, 8), (9, 9))
+    with pytest.raises(PenstockError, match="P0721: query q has no answer that a SELECT could read"):
+        served.select("SELECT * FROM q")
+    # Nothing more comes from a stream that is paused, so all its rows are final.
+    assert served.selected("SELECT * FROM each ORDER BY ts")[1] == [(1, 1), (2, 2), (6, 6)]

@@ -18,9 +18,7 @@ from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import AwaitedRows
-from penstock.control.posted_rows import POSTED
 from penstock.errors import PenstockError
-from penstock.language.binder.from_.answers import ANSWERS
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.results.cancellation import Cancellation
@@ -28,7 +26,6 @@ from penstock.results.result_source import ResultRequest, ResultSource
 from penstock.results.select import LiveAnswer
 from penstock.results.source_rows import SourceRows
 from penstock.runtime.live.starts import StartOption
-from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.monitoring.figures import BatchFigures, RunFigures
 from penstock.runtime.monitoring.metrics import RunMetrics
 from penstock.runtime.monitoring.taps import Tap
@@ -206,20 +203,6 @@ class SelectScope:
     is_control: bool = False
     is_light: bool = False
 
-    def check_whole(self, query: OneTimeQuery) -> None:
-        """Raise PenstockError for what a query reads that is not a whole input, answers of queries aside: P0711 for
-        streams whose rows are not kept, P0622 for an input without an end."""
-        for name, source in sources_of(query).items():
-            if name.lower() in self.whole or source.connector == ANSWERS:
-                continue
-            if source.connector in POSTED:
-                hint = "subscribe to a query over it, or read a relation"
-                if source.retain is not None:
-                    hint += "; what RETAIN keeps is read on Spark alone"
-                raise PenstockError("P0711", f"the rows of stream {name} are not kept", hint=hint)
-            hint = "subscribe to a query over it"
-            raise PenstockError("P0622", f"{name} has no end, so its rows cannot be had all at once", hint=hint)
-
 
 class ControlEnds(Exception):
     """Nothing goes on in this process, such as when the engine has ended by an error of its own; what has been accepted
@@ -378,7 +361,8 @@ class Engine(Protocol):
             cancellation: ends it.
 
         Raises:
-            PenstockError: P0622, P0711 and P0721 for what is not kept, P0724 to P0726, and those of the query.
+            PenstockError: P0711 for a content that is not kept, P0721 for other rows that are not, P0724 to P0726, and
+                those of the query.
         """
 
     def health(self) -> EngineHealth:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,6 +39,7 @@ from penstock.control.engine import (
 from penstock.control.entities.batches import LOG_NAME
 from penstock.control.life.reconcile import difference
 from penstock.control.sealed_files import not_written
+from penstock.engines.in_process_input import kept_input
 from penstock.engines.in_process_results import InProcessResults
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
@@ -57,6 +59,7 @@ from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.live.answers import KeptAnswers
 from penstock.runtime.live.starts import StartOption, starts_by
 from penstock.runtime.live.state_folder import StateFolder
+from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.statics import read_relation
 from penstock.runtime.monitoring.taps import Tap, Taps
 from penstock.runtime.reporting import ReportOptions
@@ -83,6 +86,7 @@ class _State:
         paths: by number of another source, the paths that have been read.
         answers: by place.
         complete: by place, the instant up to which these are complete.
+        delivered: when the last round ended, in seconds since 1970; None before the first.
         waiting: numbers of commands before `command` that are not contained.
     """
 
@@ -95,6 +99,7 @@ class _State:
     paths: dict[int, frozenset[str]] = field(default_factory=dict)
     answers: dict[int, KeptAnswers] = field(default_factory=dict)
     complete: dict[int, int] = field(default_factory=dict)
+    delivered: float | None = None
     waiting: frozenset[int] = frozenset()
 
     def copy(self) -> _State:
@@ -304,17 +309,18 @@ class InProcessEngine:
         )
 
     def select(self, query: OneTimeQuery, scope: SelectScope, statement: str, cancellation: Cancellation) -> LiveAnswer:
-        scope.check_whole(query)
-        answers, newest = self._answers_of(scope)
-        state = LiveState(
-            0,
-            None,
-            {key: one for key, one in answers.items() if not one.query.root.is_stream},
-            {key: one for key, one in answers.items() if one.query.root.is_stream},
-            whole=scope.whole,
-            newest=newest_of({key: ("", one.query) for key, one in answers.items()}, newest),
-        )
-        return LiveReader(lambda: state, None if scope.is_light else self._workers).answer(query, cancellation)
+        # What the last round or command has left: a round that runs meanwhile is not waited for.
+        live, kept = self._kept
+        read = {name.lower() for name in sources_of(query)}
+        past, updates = kept_input(live, kept.sources.values(), read)
+        contents, elements = _answers_of(kept, scope)
+        newest = {name.lower(): one.high for name, one in live.progress.items() if one.high is not None}
+        newest |= newest_of({key: ("", one) for key, (_, one) in scope.queries.items()}, newest)
+        whole = {name: rows for name, rows in scope.whole.items() if name not in {**past, **updates}}
+        delivered = kept.delivered if read - whole.keys() else None
+        state = LiveState(live.rounds - 1, delivered, contents, {**elements, **past}, updates, whole, newest)
+        reader = LiveReader(lambda: state) if scope.is_light else self._workers.reader(state)
+        return reader.answer(query, cancellation)
 
     def health(self) -> EngineHealth:
         # A round runs only when there is something new, so nothing is stalled.
@@ -381,6 +387,7 @@ class InProcessEngine:
                 figures = self._live.figures()
                 places = {name: int(place) for name, place in figures.places.items()}
                 posted = self._listener.batch(figures.run.batches[-1], places)
+                self._state.delivered = time.time()
                 self._save()
             except BaseException:
                 self._take_back()
@@ -442,18 +449,6 @@ class InProcessEngine:
         """Return some of the rows that have been emitted at a place, from `position` on and before `until`."""
         with self._lock:
             return self._state.answers[place].since(position, until)
-
-    def _answers_of(self, scope: SelectScope) -> tuple[dict[str, EmittedRows], dict[str, int]]:
-        """Return, all of one round, the answers of queries, and by source in lower case the largest tick that has been
-        read. What does not run emits nothing more."""
-        found: dict[str, EmittedRows] = {}
-        with self._lock:
-            for key, (place, query) in scope.queries.items():
-                if place in self._state.standing:
-                    beat = self._live.heartbeat(str(place))
-                    behind = NOTHING if self._live.is_running(str(place)) else END
-                    found[key] = EmittedRows(query, self.answers(place), behind if beat is None else beat)
-            return found, {name.lower(): high for name, high in self._live.source_highs().items()}
 
     def _fresh(self, number: int, source: Source) -> list[str]:
         """Return the paths of a source that have not been read."""
@@ -582,9 +577,9 @@ class InProcessEngine:
 
     def _save(self) -> None:
         """Note up to where answers are complete, and write what has changed where it is kept."""
-        for place, (_, activity) in self._state.standing.items():
-            tick = self._live.heartbeat(str(place)) if activity is Activity.RUNNING else None
-            if tick is not None:
+        for place in self._state.standing:
+            tick = self._live.answered(str(place))
+            if tick > NOTHING:
                 self._state.complete[place] = max(tick, self._state.complete.get(place, tick))
         live, state = self._live.snapshot(), self._state.copy()
         if self._folder is not None:
@@ -593,6 +588,21 @@ class InProcessEngine:
             except OSError as error:
                 raise not_written(self._folder.path, error) from error
         self._kept = live, state
+
+
+def _answers_of(state: _State, scope: SelectScope) -> tuple[dict[str, EmittedRows], dict[str, EmittedRows]]:
+    """Return the answers of queries: contents of relations, and elements of streams. A stream that is paused emits
+    nothing more, so that all its rows are final; a relation that is paused has no content at an instant."""
+    contents: dict[str, EmittedRows] = {}
+    elements: dict[str, EmittedRows] = {}
+    for key, (place, query) in scope.queries.items():
+        is_paused = state.standing.get(place, (0, Activity.PAUSED))[1] is Activity.PAUSED
+        if place not in state.standing or (is_paused and not query.root.is_stream):
+            continue
+        parts = state.answers.get(place, KeptAnswers()).parts
+        rows = EmittedRows(query, parts, END if is_paused else state.complete.get(place, NOTHING))
+        (elements if query.root.is_stream else contents)[key] = rows
+    return contents, elements
 
 
 def _deciding(version: NextVersion) -> DecidingOptions:

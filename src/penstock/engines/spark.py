@@ -305,9 +305,8 @@ class SparkEngine:
     def select(self, query: OneTimeQuery, scope: SelectScope, statement: str, cancellation: Cancellation) -> LiveAnswer:
         run = self.run
         if run is None or scope.is_control:
-            scope.check_whole(query)
             state = LiveState(-1, None, whole=scope.whole)
-            reader = LiveReader(lambda: state) if scope.is_light else self._reader(state)
+            reader = LiveReader(lambda: state) if scope.is_light else self._workers.reader(state)
             return reader.answer(query, cancellation)
         read = {name.lower() for name in sources_of(query)}
         answers = {key: (_name(place), one) for key, (place, one) in scope.queries.items()}
@@ -316,8 +315,9 @@ class SparkEngine:
             state = state_of_run(run, known, answers, self._contents.results, self._left_of(run, answers))
             # What the run has read is as of its last batch, whatever else there is.
             whole = {name: rows for name, rows in scope.whole.items() if name not in {**state.past, **state.updates}}
-            answer = self._reader(replace(state, whole=whole)).answer(query, cancellation)
-        return answer if read - whole.keys() else replace(answer, staleness=None)
+            delivered = state.delivered if read - whole.keys() else None
+            state = replace(state, whole=whole, delivered=delivered)
+            return self._workers.reader(state).answer(query, cancellation)
 
     def _left_of(self, run: SparkRun, queries: Mapping[str, tuple[str, Query]]) -> dict[str, ResultElements]:
         """Return what is left of the streams of queries that do not run, such as paused ones."""
@@ -334,11 +334,6 @@ class SparkEngine:
             if self._folder.delivered().batch >= run.epoch.base or cancellation.wait(_SOON):
                 break
         cancellation.check()
-
-    def _reader(self, state: LiveState) -> LiveReader:
-        # What is larger than that is computed elsewhere.
-        memory = self._workers.memory if self._workers.larger is None else None
-        return LiveReader(lambda: state, self._workers, memory, timeout=self._workers.timeout)
 
     def health(self) -> EngineHealth:
         run = self.run

@@ -38,6 +38,7 @@ from penstock.results.source_rows import (
     RowsInMemory,
     SourceRows,
     check_declared,
+    check_retained,
     elements_between,
     update_rows,
 )
@@ -50,7 +51,7 @@ from penstock.runtime.spark.hydration.start_options import is_posted
 from penstock.runtime.spark.hydration.update_reader import UpdateSource
 from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.retention.compacted_updates import CompactedUpdates
-from penstock.runtime.spark.retention.retained_log import Pins, RetainedLog, retained_columns
+from penstock.runtime.spark.retention.retained_log import Pins, RetainedLog
 from penstock.types import END
 
 
@@ -76,14 +77,7 @@ class RetainedPast:
         return RetainedLog(Folder(self.root), self.log).after
 
     def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
-        check_declared(source, self.read_as)
-        missing = [source.columns[i].name for i in columns if i not in retained_columns(self.read_as)]
-        if missing:
-            raise PenstockError(
-                "P0721",
-                f"the column {missing[0]} of {source.name} is not retained",
-                hint=f"declare {source.name} with RETAIN for all columns, or leave {missing[0]} out",
-            )
+        check_retained(source, self.read_as, columns)
         known = RetainedLog(Folder(self.root), self.log).files(0, self.round)
         files = tuple(file for file in known if file.low <= up_to and (after is None or file.high > after))
         return RetainedRows(source, self.root, self.log, files, columns, after, up_to)

@@ -23,7 +23,8 @@ from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.errors import PenstockError
 from penstock.physical.plan.strategies import Strategy
 from penstock.results.cancellation import Cancellation
-from penstock.results.select import too_long
+from penstock.results.live_state import LiveState
+from penstock.results.select import LiveReader, too_long
 from penstock.results.source_rows import RowsInFile, RowsInMemory, SourceRows
 from penstock.results.worker_process import WorkerProcess
 from penstock.runtime.local.one_time import OneTimeAnswer
@@ -88,6 +89,12 @@ class SelectWorkers:
         #: Signals that a query has ended, or is to end.
         self._changed = threading.Condition()
         self._closed = False
+
+    def reader(self, state: LiveState) -> LiveReader:
+        """Return what answers one-time queries over a state. Rows that take more memory than a query may are refused
+        where nothing computes larger ones."""
+        memory = self.memory if self.larger is None else None
+        return LiveReader(lambda: state, self, memory, timeout=self.timeout)
 
     def warm(self) -> None:
         """Start a process, so that the first query does not wait for it."""

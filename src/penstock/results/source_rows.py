@@ -6,7 +6,7 @@ and memory and time are those of the query. Everything here can be pickled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.hydration.update_reader import UpdateReader
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.retention.compacted_updates import CompactedUpdates
-from penstock.runtime.spark.retention.retained_log import RetainedFile, RetainedLog
+from penstock.runtime.spark.retention.retained_log import RetainedFile, RetainedLog, retained_columns
 from penstock.types import Field, Schema
 
 
@@ -126,6 +126,25 @@ def check_declared(source: Source, now: Source) -> None:
     if _layout(source) != _layout(now):
         message = f"{source.name} has been declared again since the query began"
         raise PenstockError("P0721", message, hint="send the query again")
+
+
+def check_retained(source: Source, now: Source, columns: Collection[int]) -> None:
+    """Raise PenstockError P0721 where a stream that a query reads has got another declaration since the query was
+    bound, or retains less than the query reads.
+
+    Args:
+        source: the declaration in the query.
+        now: that with which the elements are retained.
+        columns: positions of the declared columns that the query reads.
+    """
+    check_declared(source, now)
+    missing = [source.columns[i].name for i in columns if i not in retained_columns(now)]
+    if missing:
+        raise PenstockError(
+            "P0721",
+            f"the column {missing[0]} of {source.name} is not retained",
+            hint=f"declare {source.name} with RETAIN for all columns, or leave {missing[0]} out",
+        )
 
 
 def _layout(source: Source) -> tuple[object, ...]:

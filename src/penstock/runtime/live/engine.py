@@ -211,6 +211,10 @@ class LiveEngine:
         """Return whether the steps of a query run: it is not paused, or paused with its state."""
         return self._results[name].track is not None
 
+    def answered(self, name: str) -> int:
+        """Return the instant up to which a query has been answered, NOTHING for none."""
+        return self._results[name].answered
+
     def heartbeat(self, name: str) -> int | None:
         """Return the instant up to which the answers of a query are final; None before its time has begun, and while
         it is paused."""
@@ -241,10 +245,6 @@ class LiveEngine:
         """Return by source up to which tick its elements are complete, where its time has begun."""
         beats = {name: self._progress[name].heartbeat(h.source.slack) for name, h in self._histories.items()}
         return {name: tick for name, tick in beats.items() if NOTHING < tick < END}
-
-    def source_highs(self) -> dict[str, int]:
-        """Return by source the largest tick of its elements, where it has some."""
-        return {name: one.high for name, one in self._progress.items() if one.high is not None}
 
     # -- rounds ------------------------------------------------------------------------------------------------
 

@@ -126,6 +126,15 @@ class LiveResult:
             self._kept = None
         return answer_table(self.query, [emitted] if emitted is not None and len(emitted) else [])
 
+    @property
+    def answered(self) -> int:
+        """Return the instant up to which everything that is to be emitted has been, NOTHING for none. A stream that
+        begins behind an instant has been answered up to that."""
+        track = self.track
+        if track is None or self.muted or track.reached + int(self.query.root.is_stream) < self.first:
+            return self.reached
+        return max(self.reached, track.reached)
+
     def _changes(self, track: Track, final: Elements | None, tick: int) -> Elements | None:
         if self.muted or tick < self.first:
             if final is not None:

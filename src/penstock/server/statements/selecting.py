@@ -1,7 +1,7 @@
 """What a one-time query at a server reads.
 
-Rows posted to a relation are its content. Those posted to a stream are kept where it is retained; without Spark they
-are read once, so a query over them is refused.
+Rows posted to a relation without a timestamp are its content. What is kept of streams, and of relations that change in
+time, the engine knows.
 """
 
 from __future__ import annotations
