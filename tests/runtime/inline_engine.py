@@ -19,6 +19,7 @@ from penstock.control.outcomes import CommandState
 from penstock.engines import spark
 from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
+from penstock.runtime.monitoring.recorder import Recorder
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.hydration.kept_relations import KeptRelations
@@ -80,6 +81,10 @@ class SteppedRun:
     @property
     def rounds(self) -> RoundLog:
         return self.inline.rounds
+
+    @property
+    def recorder(self) -> Recorder:
+        return self.inline.recorder
 
     @property
     def relations(self) -> KeptRelations:

@@ -26,7 +26,6 @@ from penstock.results import select_workers
 from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.monitoring.metrics import RunMetrics
 from penstock.runtime.monitoring.progress import RunProgress
-from penstock.runtime.monitoring.recorder import Recorder
 from penstock.runtime.spark.retention import retention
 from penstock.server.addresses import Address, HostNames
 from penstock.server.http.application.server import HttpServer
@@ -56,10 +55,6 @@ class ServedRun(SteppedRun):
     def metrics(self) -> RunMetrics:
         with self.between_rounds():
             return self.recorder.metrics(self.inline.accounts.totals({}, {}, 0))
-
-    @property
-    def recorder(self) -> Recorder:
-        return self.inline.recorder
 
 
 def opened_service(checkpoint: Path, patch: pytest.MonkeyPatch) -> tuple[Service, SparkEngine, Settings, SelectWorkers]:

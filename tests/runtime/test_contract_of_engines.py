@@ -21,6 +21,7 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.control.engine import Engine
 from penstock.control.live.control import Control
 from penstock.engines.in_process import InProcessEngine
+from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.language.binder.context import QueryNames
 from penstock.language.scripts import bind_script, bind_select
@@ -71,6 +72,12 @@ class Served:
             self.engine = InProcessEngine(self.folder / "engine", workers=ThreadWorkers())
             self.control = Control(self.folder, self.engine)
             self.round = self.engine.round
+
+    def bare(self) -> Engine:
+        """Return an engine that has had no version: a control begins with one."""
+        if self.is_on_spark:
+            return SparkEngine(self.folder / "bare", lambda: pytest.fail("Spark is not needed"))
+        return InProcessEngine(self.folder / "bare")
 
     def close(self) -> None:
         self.control.close()
@@ -159,6 +166,20 @@ def test_a_version_tells_what_it_contains(served: Served) -> None:
     served.restart()
     assert served.engine.version().command == later.command
     assert served.engine.version().heartbeats[place] == 2
+
+
+def test_before_the_first_version_nothing_is_read(served: Served) -> None:
+    engine = served.bare()
+    (query,) = bind_script(SCRIPT.replace("HTTP", "MEMORY") + SUM, live=True).queries
+    for read in (lambda: engine.tap(("step", 0), 10), lambda: engine.results(1, query, ResultRequest())):
+        with pytest.raises(PenstockError, match="P0711: nothing runs yet") as caught:
+            read()
+        assert caught.value.hint
+    engine.close()
+    served.done(SCRIPT + SUM)
+    served.engine.tap(("step", 0), 10).close()
+    with pytest.raises(PenstockError, match="P0711: the results of q are not kept here"):
+        served.engine.results(served.place("q") + 1, query, ResultRequest())
 
 
 def test_answers_are_read_from_the_beginning_from_now_and_with_a_snapshot(served: Served) -> None:

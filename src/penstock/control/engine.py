@@ -209,6 +209,17 @@ class ControlEnds(Exception):
     happens at the next start."""
 
 
+def nothing_runs() -> PenstockError:
+    """Return the error for what is read of an engine before its first version."""
+    return PenstockError("P0711", "nothing runs yet, so nothing can be read", hint="ask again once a query answers")
+
+
+def not_kept_here(query: Query) -> PenstockError:
+    """Return the error for the results of a query of which the engine has none."""
+    message, hint = f"the results of {query.name} are not kept here", "INTO names where its results are"
+    return PenstockError("P0711", message, hint=hint)
+
+
 def out_of_step(query: str) -> PenstockError:
     """Return the error for a query that would take over from one that is behind it."""
     return PenstockError("P0701", f"query {query} is ahead of the one whose place it is to take", hint="try again")
@@ -321,7 +332,7 @@ class Engine(Protocol):
 
     def tap(self, edge: TappedPort, rows: int) -> Tap:
         """Return the next rows that pass over an edge of the plan, as far as they can be had. Raises PenstockError
-        P0711 where nothing runs.
+        P0711 before the first version.
 
         Args:
             edge: by the key of the step that receives them.
@@ -349,8 +360,8 @@ class Engine(Protocol):
         Both are given by their numbers."""
 
     def results(self, place: int, query: Query, request: ResultRequest) -> ResultSource:
-        """Return a subscription to the results at a place. Raises PenstockError P0711 for those and for a content that
-        are not kept, P0712 for a cursor that is not theirs."""
+        """Return a subscription to the results at a place. Raises PenstockError P0711 before the first version, for a
+        place without results, and for a content that is not kept, P0712 for a cursor that is not theirs."""
 
     def select(self, query: OneTimeQuery, scope: SelectScope, statement: str, cancellation: Cancellation) -> LiveAnswer:
         """Return the answer of a one-time query; its staleness is None where it is as of no batch.

@@ -33,6 +33,8 @@ from penstock.control.engine import (
     Preparation,
     SelectScope,
     StandingQuery,
+    not_kept_here,
+    nothing_runs,
     out_of_step,
     with_instants,
 )
@@ -149,6 +151,8 @@ class InProcessEngine:
         self._lost: dict[int, Exception] = {}
         kept = None if self._folder is None else self._folder.read()
         self._state = _State()
+        #: Whether there has been a version.
+        self._runs = kept is not None
         if kept is not None:
             live, rest = kept
             assert isinstance(rest, _State), "it is what was saved"
@@ -233,6 +237,7 @@ class InProcessEngine:
                 found = replace(found, begun=with_instants(found.heartbeats, version, found.ahead))
                 # From here on it has happened.
                 self._save()
+                self._runs = True
             except BaseException as error:
                 self._take_back()
                 if isinstance(error, PenstockError):
@@ -280,6 +285,8 @@ class InProcessEngine:
         self._listener = listener
 
     def tap(self, edge: TappedPort, rows: int) -> Tap:
+        if not self._runs:
+            raise nothing_runs()
         return self._taps.begin(edge, rows)
 
     def wake(self) -> None:
@@ -304,6 +311,10 @@ class InProcessEngine:
             return all(post_of(path) > post for path in self._fresh(source, declared))
 
     def results(self, place: int, query: Query, request: ResultRequest) -> InProcessResults:
+        if not self._runs:
+            raise nothing_runs()
+        if place not in self._state.standing:
+            raise not_kept_here(query)
         return InProcessResults(
             partial(self._answered, place), partial(self._answer, place), self._rounded, place, query, request
         )

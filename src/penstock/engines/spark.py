@@ -34,6 +34,8 @@ from penstock.control.engine import (
     Preparation,
     SelectScope,
     StandingQuery,
+    not_kept_here,
+    nothing_runs,
     with_instants,
 )
 from penstock.control.life.reconcile import Difference, difference
@@ -264,7 +266,7 @@ class SparkEngine:
     def tap(self, edge: TappedPort, rows: int) -> Tap:
         run = self.run
         if run is None:
-            raise PenstockError("P0711", "nothing runs yet, so no rows pass")
+            raise nothing_runs()
         run.recorder.taps.publish = partial(publish_taps, self._folder.root)
         return run.recorder.taps.begin(edge, rows)
 
@@ -290,7 +292,7 @@ class SparkEngine:
     def results(self, place: int, query: Query, request: ResultRequest) -> LoggedResults:
         run, name = self.run, _name(place)
         if run is None:
-            raise PenstockError("P0711", "nothing runs yet, so there are no results")
+            raise nothing_runs()
         sink, id_ = run.sinks.get(name), run.version().results.get(name)
         logged = None if sink is None else sink.own_place
         if logged is not None:
@@ -298,8 +300,7 @@ class SparkEngine:
         elif sink is None and id_ is not None and query.sink.connector == ANSWERS:
             folder = self._folder.results  # it is paused, and its result stays
         else:
-            message = f"the results of {query.name} are not kept here"
-            raise PenstockError("P0711", message, hint="INTO names where its results are")
+            raise not_kept_here(query)
         return LoggedResults(ResultReader(folder, id_, self._contents.results), request)
 
     def select(self, query: OneTimeQuery, scope: SelectScope, statement: str, cancellation: Cancellation) -> LiveAnswer:
