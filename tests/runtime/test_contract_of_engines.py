@@ -200,6 +200,17 @@ def test_answers_are_read_from_the_beginning_from_now_and_with_a_snapshot(served
     assert served.rows("q", beginning=True) == whole
 
 
+def test_errors_of_results_have_the_name_of_the_query(served: Served) -> None:
+    served.done(SCRIPT + SUM + "CREATE QUERY each AS ISTREAM(SELECT v FROM S [NOW]);")
+    served.insert((1, 1), (2, 2), (3, 4))
+    for name, request, error in [
+        ("q", {"snapshot": True, "after": 900}, "P0711: the content of q at 900: it is complete up to 2"),
+        ("each", {"snapshot": True}, "P0711: each is a stream, and has no content"),
+    ]:
+        with pytest.raises(PenstockError, match=error):
+            served.rows(name, **request)
+
+
 def test_a_query_pauses_is_silent_resumes_and_is_exchanged(served: Served) -> None:
     served.done(SCRIPT + SUM + "CREATE QUERY r AS SELECT MAX(CAST(v AS BIGINT)) AS s FROM S [RANGE 5 SECONDS];")
     served.insert((1, 5), (2, 2), (3, 1))

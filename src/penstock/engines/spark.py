@@ -301,7 +301,7 @@ class SparkEngine:
             folder = self._folder.results  # it is paused, and its result stays
         else:
             raise not_kept_here(query)
-        return LoggedResults(ResultReader(folder, id_, self._contents.results), request)
+        return LoggedResults(ResultReader(folder, id_, self._contents.results, query.name), request)
 
     def select(self, query: OneTimeQuery, scope: SelectScope, statement: str, cancellation: Cancellation) -> LiveAnswer:
         run = self.run

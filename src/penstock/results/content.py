@@ -223,11 +223,15 @@ class ResultContents:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def latest(self, id_: str) -> ContentState:
-        """Return the content of a relation at the last batch, which is the caller's. Raises PenstockError P0711."""
+    def latest(self, id_: str, name: str = "") -> ContentState:
+        """Return the content of a relation at the last batch, which is the caller's. Raises PenstockError P0711.
+
+        Args:
+            name: of the query in errors; by default that in its record.
+        """
         state = self.state(id_)
         if state.given_up:
-            raise _no_content(state.record, state.given_up)
+            raise no_content(name or state.record.name, state.given_up)
         return state
 
     def state(self, id_: str) -> ContentState:
@@ -236,32 +240,32 @@ class ResultContents:
         with self._lock:
             return self._advanced(id_).copy()
 
-    def at(self, id_: str, tick: int) -> pa.Table:
+    def at(self, id_: str, tick: int, name: str = "") -> pa.Table:
         """Return the content of a relation at an instant up to its heartbeat, as a table of its items. Raises
-        PenstockError P0711 where it is not known any more."""
-        state = self.latest(id_)
+        PenstockError P0711 where it is not known any more. name: as of `latest`."""
+        state = self.latest(id_, name)
         if state.tick is None or tick >= state.tick:
             return state.rows()
-        return self._undone(state, tick).rows()
+        return self._undone(state, tick, name).rows()
 
-    def as_of(self, id_: str, tick: int) -> ContentState:
+    def as_of(self, id_: str, tick: int, name: str = "") -> ContentState:
         """Return the content of a relation at an instant that it has reached, and the changes after that. Raises
-        PenstockError P0711."""
-        state = self.latest(id_)
+        PenstockError P0711. name: as of `latest`."""
+        state = self.latest(id_, name)
         if state.tick is None or tick > state.tick:
-            raise not_reached(state.record.name, state.record.domain, tick, state.tick)
-        return state if tick == state.tick else self._undone(state, tick)
+            raise not_reached(name or state.record.name, state.record.domain, tick, state.tick)
+        return state if tick == state.tick else self._undone(state, tick, name)
 
-    def _undone(self, state: ContentState, tick: int) -> ContentState:
+    def _undone(self, state: ContentState, tick: int, name: str) -> ContentState:
         """Go back to an earlier instant. Raises PenstockError P0711 where that is not known any more."""
-        undone = self._since(state, tick)
+        undone = self._since(state, tick, name)
         if undone is not None:
             state.settled.add(Elements(undone.columns, undone.ts, undone.exp, -undone.signs))
             state.early = [undone, *state.early]
         state.tick, state.known = tick, state.tick
         return state
 
-    def _since(self, state: ContentState, tick: int) -> Elements | None:
+    def _since(self, state: ContentState, tick: int, name: str) -> Elements | None:
         """Return the settled changes after `tick`. Raises PenstockError P0711 where some are gone."""
         id_, settled = state.record.id, state.tick
         assert settled is not None, "only a content that has an instant has been at an earlier one"
@@ -282,7 +286,7 @@ class ResultContents:
         removed = self._folder.removed(id_)
         if before < removed.batch and (removed.high is None or removed.high > tick):
             domain = state.record.domain
-            raise _no_content(state.record, f"its changes since {domain.show(tick)} are gone")
+            raise no_content(name or state.record.name, f"its changes since {domain.show(tick)} are gone")
         return concat(parts) if parts else None
 
     def _advanced(self, id_: str) -> ContentState:
@@ -408,9 +412,9 @@ def content_rows(schema: pa.Schema, tick: int, content: pa.Table) -> pa.Table:
     return pa.table([stamps, ops, *content.columns], schema=schema)
 
 
-def _no_content(record: ResultRecord, reason: str) -> PenstockError:
+def no_content(name: str, reason: str) -> PenstockError:
     return PenstockError(
         "P0711",
-        f"there is no snapshot of {record.name}: {reason}",
+        f"there is no snapshot of {name}: {reason}",
         hint="read its changes without a snapshot; a query that is created again begins with its content",
     )

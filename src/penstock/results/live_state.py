@@ -126,9 +126,10 @@ class _DeliveredState:
 
 @dataclass(frozen=True)
 class ResultContent(_DeliveredState):
-    """The content of a relation query."""
+    """The content of a relation query. name: of the query in errors."""
 
     contents: ResultContents
+    name: str
 
     @property
     def last(self) -> int:
@@ -136,7 +137,7 @@ class ResultContent(_DeliveredState):
         return NOTHING if tick is None else tick
 
     def at(self, tick: int) -> pa.Table:
-        return self.contents.at(self.id, tick)
+        return self.contents.at(self.id, tick, self.name)
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ def state_of_results(
         batch, delivered, beats = file.batch, file.delivered / 1_000_000, file.heartbeats
     places = {name: (query, id_, beats.get(id_, NOTHING)) for name, (query, id_) in ids.items()}
     relations = {
-        n: ResultContent(results, i, batch, beat, contents)
+        n: ResultContent(results, i, batch, beat, contents, q.name)
         for n, (q, i, beat) in places.items()
         if not q.root.is_stream
     }

@@ -26,7 +26,7 @@ from penstock.connectors.results.batch_file import BatchFile
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING
-from penstock.results.content import ContentState, ResultContents, content_rows
+from penstock.results.content import ContentState, ResultContents, content_rows, has_no_content
 from penstock.types import END, TimeDomain
 
 # --- Cursors: how far a reader has read a result.
@@ -91,11 +91,13 @@ class ResultReader:
     Args:
         id_: of the result.
         contents: the contents of the relations in the folder, for snapshots; by default of this reader alone.
+        name: of the query in errors; by default that in its record.
     """
 
-    def __init__(self, folder: Path, id_: str, contents: ResultContents | None = None) -> None:
+    def __init__(self, folder: Path, id_: str, contents: ResultContents | None = None, name: str = "") -> None:
         self._folder = ResultFolder.at(folder)
         self.record = self._folder.record(id_)
+        self._name = name or self.record.name
         self.id = id_
         self._contents = contents
         #: The columns of what it reads.
@@ -158,8 +160,12 @@ class ResultReader:
 
     def content(self, tick: int | None = None) -> ContentState:
         """Return the content of the relation at a tick, by default at the last batch. Raises PenstockError P0711."""
+        if self.record.is_stream:
+            raise has_no_content(self._name)
         contents = self._contents or ResultContents(self._folder.path)
-        return contents.latest(self.id) if tick is None else contents.as_of(self.id, tick)
+        if tick is None:
+            return contents.latest(self.id, self._name)
+        return contents.as_of(self.id, tick, self._name)
 
     def _before_rows_after(self, tick: int) -> Cursor:
         """Return the first cursor that is left. Raises PenstockError P0712 where rows after the tick are gone."""
@@ -213,7 +219,7 @@ class ResultReader:
             raise PenstockError(
                 "P0712",
                 f"rows behind {cursor} are gone; the first cursor that is left is {self.first}",
-                hint=f"results of {record.name} are kept for {record.retain:g} seconds and {record.max_bytes:,} bytes "
+                hint=f"results of {self._name} are kept for {record.retain:g} seconds and {record.max_bytes:,} bytes "
                 "at most: continue there, or begin with a snapshot",
             )
 
