@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from control_kit import Server
 
+from penstock.errors import PenstockError
+from penstock.results.result_source import ResultRequest
 from penstock.runtime.live import measures
 from penstock.runtime.result_limits import ResultLimits
 
@@ -93,6 +95,45 @@ def test_a_query_beyond_its_limit_fails_alone(tmp_path: Path) -> None:
     system.done("INSERT INTO s VALUES ('2024-01-01 00:00:02', 7), ('2024-01-01 00:00:03', 0);")
     system.engine.round()
     assert len(system.answers("good")) == 201
+    system.control.close()
+
+
+def test_who_reads_answers_that_are_dropped_is_told(tmp_path: Path) -> None:
+    system = Server(tmp_path)
+    system.done(STREAM + "CREATE QUERY kept WITH (result_limit '4 kB') AS SELECT v FROM s [RANGE 1 MINUTE];")
+    system.done("INSERT INTO s VALUES ('2024-01-01 00:00:00', 1), ('2024-01-01 00:00:01', 2);")
+    system.engine.round()
+    place, query = system.control.query("kept")[1].place, system.control.catalog.queries["kept"]
+    waiting = system.engine.results(place, query, ResultRequest(beginning=True))
+    found = waiting.next(5)
+    assert found is not None and found.rows.num_rows == 1 and waiting.next(0) is None
+    values = ", ".join(f"('2024-01-01 00:00:02', {k})" for k in range(1000))
+    system.done(f"INSERT INTO s VALUES {values}, ('2024-01-01 00:00:03', 0);")
+    system.engine.round()
+    until(lambda: system.status("kept") == "FAILED")
+    for read in (
+        lambda: waiting.next(5),
+        lambda: system.engine.results(place, query, ResultRequest(cursor=found.cursor)),
+        lambda: system.engine.results(place, query, ResultRequest(after=FIRST)),
+    ):
+        with pytest.raises(PenstockError, match=r"P0712: rows .* are gone") as told:
+            read()
+        assert told.value.hint
+    with pytest.raises(PenstockError, match="P0711"):
+        system.engine.results(place, query, ResultRequest(snapshot=True, after=FIRST))
+    # One that begins to read now, and one at the first cursor that is left, have all that comes.
+    now = system.engine.results(place, query, ResultRequest())
+    assert now.cursor is not None and now.cursor in told.value.message
+    system.done("INSERT INTO s VALUES ('2024-01-01 01:00:00', 7), ('2024-01-01 01:00:01', 8);")
+    system.engine.round()
+    system.done("ALTER QUERY kept RESUME START NOW; INSERT INTO s VALUES ('2024-01-01 01:00:02', 9);")
+    system.done("INSERT INTO s VALUES ('2024-01-01 01:00:03', 0);")
+    system.engine.round()
+    for source in (now, system.engine.results(place, query, ResultRequest(cursor=now.cursor))):
+        part = source.next(5)
+        assert part is not None and [row["v"] for row in part.rows.to_pylist()] == [9]
+    with pytest.raises(PenstockError, match="P0711: there is no snapshot of kept"):
+        system.engine.results(place, query, ResultRequest(snapshot=True, after=FIRST))
     system.control.close()
 
 

@@ -203,10 +203,11 @@ def test_answers_are_read_from_the_beginning_from_now_and_with_a_snapshot(served
 def test_errors_of_results_have_the_name_of_the_query(served: Served) -> None:
     served.done(SCRIPT + SUM + "CREATE QUERY each AS ISTREAM(SELECT v FROM S [NOW]);")
     served.insert((1, 1), (2, 2), (3, 4))
-    for name, request, error in [
+    requests: list[tuple[str, dict[str, Any], str]] = [
         ("q", {"snapshot": True, "after": 900}, "P0711: the content of q at 900: it is complete up to 2"),
         ("each", {"snapshot": True}, "P0711: each is a stream, and has no content"),
-    ]:
+    ]
+    for name, request, error in requests:
         with pytest.raises(PenstockError, match=error):
             served.rows(name, **request)
 
@@ -245,6 +246,44 @@ def test_a_query_that_fails_fails_alone(served: Served) -> None:
     assert served.engine.ended_by() is None and served.engine.health().problem is None
     served.restart()
     assert served.control.query("bad")[1].status.value == "FAILED"
+
+
+PAIRS = (
+    "CREATE QUERY pairs WITH (result_limit '20 kB') AS"
+    " SELECT a.v, b.v AS w FROM S [RANGE 2 SECONDS] AS a, S [RANGE 2 SECONDS] AS b;"
+)
+
+
+def test_a_query_beyond_its_limit_begins_again_whole(served: Served) -> None:
+    served.done(SCRIPT + SUM + PAIRS)
+    served.insert((1, 1), (2, 2), (3, 3))
+    query, place = served.control.catalog.queries["pairs"], served.place("pairs")
+    waiting = served.engine.results(place, query, ResultRequest(beginning=True))
+    read: list[tuple[Any, ...]] = []
+    while (part := waiting.next(0)) is not None:
+        read += [tuple(row.values()) for row in part.rows.to_pylist()]
+    served.insert(*((4, v) for v in range(100)), (5, 5))
+    until(lambda: served.control.query("pairs")[1].status.value == "FAILED")
+    assert served.control.query("pairs")[1].code == "P0634"
+    served.insert((8, 1), (9, 2), (10, 3))
+    served.done("ALTER QUERY pairs RESUME;")
+    served.insert((11, 4), (12, 5))
+    # All changes that are kept make the content, also those before the failure where they are kept.
+    whole = served.rows("pairs", beginning=True)
+    for tick in (10, 11):
+        ends = (tick - 1 - 7, tick - 7)
+        assert content(whole, tick) == Counter((v, w) for v in ends for w in ends)
+    assert content(served.rows("pairs", snapshot=True), 11) == content(whole, 11)
+    assert len(served.selected("SELECT * FROM pairs")[1]) == 4
+    # Who has read before gets the changes to what it has, or an error where that has been dropped.
+    try:
+        while (part := waiting.next(0)) is not None:
+            read += [tuple(row.values()) for row in part.rows.to_pylist()]
+        assert content(read, 11) == content(whole, 11)
+    except PenstockError as error:
+        assert error.code == "P0712" and error.hint
+    served.restart()
+    assert served.rows("pairs", beginning=True) == whole
 
 
 def test_posts_are_known_to_be_read(served: Served) -> None:

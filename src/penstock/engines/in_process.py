@@ -315,9 +315,7 @@ class InProcessEngine:
             raise nothing_runs()
         if place not in self._state.standing:
             raise not_kept_here(query)
-        return InProcessResults(
-            partial(self._answered, place), partial(self._answer, place), self._rounded, place, query, request
-        )
+        return InProcessResults(partial(self._answered, place), self._rounded, place, query, request)
 
     def select(self, query: OneTimeQuery, scope: SelectScope, statement: str, cancellation: Cancellation) -> LiveAnswer:
         # What the last round or command has left: a round that runs meanwhile is not waited for.
@@ -434,9 +432,11 @@ class InProcessEngine:
         while (over := self._limits.exceeded(sizes)) is not None:
             place = int(over)
             failed[place] = self._limits.error(over, sizes.pop(over))
-            if self._state.standing[place][1] is Activity.RUNNING:
-                self._pause(over)
-            del self._state.answers[place]
+            self._pause(over)
+            # What has been emitted is gone, so the next answer is whole.
+            self._live.begin_again(over)
+            self._state.answers[place] = self._state.answers[place].begun_again()
+            self._state.complete.pop(place, None)
         return failed
 
     def _limits_of(self, version: NextVersion) -> ResultLimits:
@@ -449,17 +449,11 @@ class InProcessEngine:
             kept = self._state.answers.get(place)
             return [] if kept is None else list(kept.parts)
 
-    def _answered(self, place: int) -> tuple[int, int | None]:
-        """Return how many rows have been emitted at a place, and the instant up to which these are complete, None
-        before the first."""
+    def _answered(self, place: int) -> tuple[KeptAnswers, int | None]:
+        """Return what is kept of the answers at a place, and the instant up to which these are complete, None before
+        the first."""
         with self._lock:
-            kept = self._state.answers.get(place)
-            return 0 if kept is None else kept.rows, self._state.complete.get(place)
-
-    def _answer(self, place: int, position: int, until: int) -> pa.Table:
-        """Return some of the rows that have been emitted at a place, from `position` on and before `until`."""
-        with self._lock:
-            return self._state.answers[place].since(position, until)
+            return self._state.answers.get(place, KeptAnswers()), self._state.complete.get(place)
 
     def _fresh(self, number: int, source: Source) -> list[str]:
         """Return the paths of a source that have not been read."""
@@ -610,8 +604,9 @@ def _answers_of(state: _State, scope: SelectScope) -> tuple[dict[str, EmittedRow
         is_paused = state.standing.get(place, (0, Activity.PAUSED))[1] is Activity.PAUSED
         if place not in state.standing or (is_paused and not query.root.is_stream):
             continue
-        parts = state.answers.get(place, KeptAnswers()).parts
-        rows = EmittedRows(query, parts, END if is_paused else state.complete.get(place, NOTHING))
+        answers = state.answers.get(place, KeptAnswers())
+        heartbeat = END if is_paused else state.complete.get(place, NOTHING)
+        rows = EmittedRows(query, answers.parts, heartbeat, answers.dropped)
         (elements if query.root.is_stream else contents)[key] = rows
     return contents, elements
 

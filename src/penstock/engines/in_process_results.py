@@ -14,65 +14,65 @@ from penstock.results.content import content_rows, has_no_content, not_reached
 from penstock.results.live_state import EmittedRows
 from penstock.results.reader import check_snapshot, reader_schema, result_row
 from penstock.results.result_source import EndOfResults, ResultPart, ResultRequest
+from penstock.runtime.live.answers import KeptAnswers
 
 
 class InProcessResults:
-    """See the contract `ResultSource`. A cursor is `<place>.<rows read>`. Answers are emitted when their instant is
-    final, and all are kept: a content is that of the rows up to its instant.
+    """See the contract `ResultSource`. A cursor is `<place>.<position>`. Answers are emitted when their instant is
+    final, and are kept: a content is that of the rows up to its instant. Where a place has dropped its answers, and
+    begins again, who reads behind these has P0712.
 
     Args:
-        answered: returns how many rows have been emitted, and the instant up to which these are complete, None before
-            the first.
-        rows: returns rows from a position on and before another one: at least one, and as many as lie together.
+        newest: returns what is kept of the answers, and the instant up to which these are complete, None before the
+            first.
         changed: is notified after each round.
     """
 
     def __init__(
         self,
-        answered: Callable[[], tuple[int, int | None]],
-        rows: Callable[[int, int], pa.Table],
+        newest: Callable[[], tuple[KeptAnswers, int | None]],
         changed: threading.Condition,
         place: int,
         query: Query,
         request: ResultRequest,
     ) -> None:
-        self._newest = answered
-        self._rows = rows
+        self._newest = newest
         self._changed = changed
         self._place = place
         self._closed = False
         self._stream = query.root.is_stream
         self.schema = reader_schema(query.output_schema, self._stream)
-        known, tick = answered()
+        answers, tick = newest()
         self._progress, self._after, self._up_to = request.progress, request.after, request.up_to
-        #: How many rows are read, and up to which instant progress, where it ends with what there is now.
-        self._until = (known, tick) if request.until_now else None
-        #: Rows after an instant are found among all.
-        self._read = 0 if request.beginning or request.after is not None else known
+        #: Up to which position rows are read, and up to which instant progress, where it ends with what there is now.
+        self._until = (answers.end, tick) if request.until_now else None
+        #: The position behind the rows that have been read. Rows after an instant are found among all.
+        self._read = answers.first if request.beginning or request.after is not None else answers.end
         #: The instant up to which the answer was last reported complete.
         self._reached: int | None = None
         #: What comes first.
         self._first: pa.Table | None = None
         if request.snapshot:
-            self._begin_with_content(query, request, known, tick)
+            self._begin_with_content(query, request, answers, tick)
         elif request.cursor is not None:
-            self._read = self._number(request.cursor, known)
+            self._read = self._position(request.cursor, answers)
+        elif request.after is not None and answers.dropped is not None and request.after < answers.dropped:
+            raise self._gone(f"rows after {query.domain.show(request.after)}", answers)
 
-    def _begin_with_content(self, query: Query, request: ResultRequest, known: int, complete: int | None) -> None:
-        """Begin with the content of a relation. known: the rows emitted; complete: up to which tick they are. Raises
-        PenstockError P0711."""
+    def _begin_with_content(
+        self, query: Query, request: ResultRequest, answers: KeptAnswers, complete: int | None
+    ) -> None:
+        """Begin with the content of a relation. complete: up to which tick the answers are. Raises PenstockError
+        P0711."""
         if self._stream:
             raise has_no_content(query.name)
         tick = complete if request.after is None else request.after
         if request.after is not None and (complete is None or request.after > complete):
             raise not_reached(query.name, query.domain, request.after, complete)
         check_snapshot(query.domain, request.cursor is not None, tick, request.up_to)
-        self._read = 0 if request.after is not None else known
+        self._read = answers.first if request.after is not None else answers.end
         if tick is not None:
-            parts: list[pa.Table] = []
-            while (position := sum(part.num_rows for part in parts)) < known:
-                parts.append(self._rows(position, known))
-            rows = EmittedRows(query, parts, tick).at(tick)
+            rows = EmittedRows(query, answers.parts, tick, answers.dropped).at(tick)
             self._first, self._reached = content_rows(self.schema, tick, rows), tick
             if self._progress:
                 self._first = pa.concat_tables([self._first, result_row(self.schema, tick, "p")])
@@ -81,11 +81,18 @@ class InProcessResults:
     def cursor(self) -> str | None:
         return None if self._first is not None else f"{self._place}.{self._read}"
 
-    def _number(self, cursor: str, known: int) -> int:
+    def _position(self, cursor: str, answers: KeptAnswers) -> int:
         place, _, number = cursor.partition(".")
-        if place != str(self._place) or not (number.isascii() and number.isdecimal()) or int(number) > known:
+        if place != str(self._place) or not (number.isascii() and number.isdecimal()) or int(number) > answers.end:
             raise PenstockError("P0712", f"{cursor[:100]!r} is no cursor of this query", hint="read from the beginning")
+        if int(number) < answers.first:
+            raise self._gone(f"rows behind {cursor}", answers)
         return int(number)
+
+    def _gone(self, what: str, answers: KeptAnswers) -> PenstockError:
+        message = f"{what} are gone; the first cursor that is left is {self._place}.{answers.first}"
+        hint = "the query had more answers than result_limit allows, and begins again: continue there"
+        return PenstockError("P0712", message, hint=hint)
 
     def next(self, seconds: float) -> ResultPart | None:
         with self._changed:
@@ -102,15 +109,17 @@ class InProcessResults:
 
     def _is_over(self) -> bool:
         """Return whether nothing follows what has been read."""
-        tick = self._answered()[1]
+        tick = self._known()[2]
         return self._until is not None or (self._up_to is not None and tick is not None and tick >= self._up_to)
 
-    def _answered(self) -> tuple[int, int | None]:
-        return self._until or self._newest()
+    def _known(self) -> tuple[KeptAnswers, int, int | None]:
+        """Return what is kept, up to which position it is read, and the instant up to which it is complete."""
+        answers, tick = self._newest()
+        return (answers, answers.end, tick) if self._until is None else (answers, *self._until)
 
     def _is_due(self) -> bool:
-        count, tick = self._answered()
-        return self._read < count or self._is_progress(tick) or self._is_over()
+        _, end, tick = self._known()
+        return self._read < end or self._is_progress(tick) or self._is_over()
 
     def _is_progress(self, tick: int | None) -> bool:
         return self._progress and tick is not None and (self._reached is None or self._limit(tick) > self._reached)
@@ -125,9 +134,11 @@ class InProcessResults:
             rows, self._first = self._first, None
             if rows.num_rows:
                 return ResultPart(rows.combine_chunks().to_batches()[0], f"{self._place}.{self._read}")
-        count, tick = self._answered()
-        while self._read < count:
-            table = self._rows(self._read, count)
+        answers, end, tick = self._known()
+        if self._read < answers.first:
+            raise self._gone(f"rows behind {self._place}.{self._read}", answers)
+        while self._read < end:
+            table = answers.since(self._read, end)
             self._read += table.num_rows
             table = self._chosen(table)
             if self._stream:

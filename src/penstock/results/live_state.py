@@ -23,7 +23,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.results.batch_file import BatchFile
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.physical.execution.progress import NOTHING
-from penstock.results.content import ResultContents, as_elements
+from penstock.results.content import ResultContents, as_elements, no_content
 from penstock.results.source_rows import RowsInMemory, SourceRows, stamped_rows
 from penstock.runtime.live.content import Content
 from penstock.types import END
@@ -177,22 +177,19 @@ class ResultElements(_DeliveredState):
 
 @dataclass(frozen=True)
 class EmittedRows:
-    """The answer of a query, all of which is kept in memory: of a stream its elements, of a relation its content. See
-    the contracts `LivePast` and `LiveContent`.
+    """The answer of a query in memory: of a stream its elements, of a relation its content. See the contracts
+    `LivePast` and `LiveContent`.
 
     Args:
-        parts: what has been emitted, in order.
+        parts: what has been emitted since the answer has begun, in order.
         heartbeat: the tick up to which that is complete.
+        dropped: the tick up to which rows have been dropped, None where all are kept.
     """
 
     query: Query
     parts: Sequence[pa.Table]
     heartbeat: int
-
-    @property
-    def dropped(self) -> None:
-        """Return that all rows are kept."""
-        return None
+    dropped: int | None = None
 
     @property
     def last(self) -> int:
@@ -207,6 +204,8 @@ class EmittedRows:
         return RowsInMemory(stamped_rows(source, rows.filter(chosen), ticks.filter(chosen)))
 
     def at(self, tick: int) -> pa.Table:
+        if self.dropped is not None and tick <= self.dropped:
+            raise no_content(self.query.name, f"its changes up to {self.query.domain.show(self.dropped)} are gone")
         content = Content(self.query.root.schema.types)
         for part in self.parts:
             changes = as_elements(part)

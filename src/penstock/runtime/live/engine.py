@@ -179,6 +179,11 @@ class LiveEngine:
             self._end(result.track)
             result.pause()
 
+    def begin_again(self, name: str) -> None:
+        """Let the answers of a paused query begin again with what it emits next: those before are gone."""
+        query = self._results[name].query
+        self._results[name] = LiveResult(query, Content(query.root.schema.types))
+
     def resume(self, name: str, start: Start = Start(StartMode.WARM)) -> pa.Table:  # noqa: B008 - immutable
         """Answer a paused query again; return the answers that are final at once. One whose steps continued needs no
         past. Raises PenstockError P0703."""
