@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from inline_engine import InlineServer, leave_spark
+from inline_server import ServedRun
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Start, StartMode
-from penstock.control.engine import Engine
+from penstock.control.engine import Engine, EngineListener
 from penstock.control.live.control import Control
+from penstock.engines import spark
 from penstock.engines.in_process import InProcessEngine
 from penstock.engines.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.language.binder.context import QueryNames
 from penstock.language.scripts import bind_script, bind_select
+from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.strategies import Strategy
 from penstock.results.cancellation import Cancellation
 from penstock.results.result_source import EndOfResults, ResultRequest
@@ -32,6 +36,7 @@ from penstock.results.select import LiveAnswer
 from penstock.results.select_workers import SelectWorkers
 from penstock.results.source_rows import SourceRows
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_over
+from penstock.runtime.monitoring.figures import BatchFigures
 from penstock.runtime.spark.retention import retention
 from penstock.server.statements.selecting import select_scope
 
@@ -137,6 +142,7 @@ def until(condition: Callable[[], bool]) -> None:
 @pytest.fixture(params=["in process", "on Spark"])
 def served(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     leave_spark(monkeypatch)
+    monkeypatch.setattr(spark, "launch", ServedRun)
     made = Served(tmp_path, request.param == "on Spark")
     yield made
     made.close()
@@ -409,3 +415,121 @@ def test_a_select_over_a_query_that_is_silent_or_paused(served: Served) -> None:
         served.select("SELECT * FROM q")
     # Nothing more comes from a stream that is paused, so all its rows are final.
     assert served.selected("SELECT * FROM each ORDER BY ts")[1] == [(1, 1), (2, 2), (6, 6)]
+
+
+def test_progress_is_reported_up_to_the_heartbeat_and_not_while_a_query_is_silent(served: Served) -> None:
+    served.done(SCRIPT + SUM)
+    served.insert((1, 1), (2, 2), (3, 4))
+    served.insert((9, 1), (10, 1))
+    found = served.rows("q", beginning=True, progress=True)
+    assert found[-1] == (9, "p", None)
+    assert [row for row in found if row[1] != "p"] == served.rows("q", beginning=True)
+    # Behind a row of progress nothing changes that it covers.
+    covered = 0
+    for ts, op, _ in found:
+        assert ts > covered or (op == "p" and ts == covered)
+        covered = ts if op == "p" else covered
+    served.done("ALTER QUERY q PAUSE WITH STATE;")
+    served.insert((20, 1), (21, 1))
+    assert served.rows("q", beginning=True, progress=True)[-1] == (9, "p", None)
+    served.done("ALTER QUERY q RESUME;")
+    served.insert((22, 1), (23, 1))
+    assert served.rows("q", beginning=True, progress=True)[-1] == (22, "p", None)
+
+
+def test_a_cursor_continues_behind_its_rows(served: Served) -> None:
+    served.done(SCRIPT + SUM + "CREATE QUERY other AS SELECT MAX(v) AS s FROM S [NOW];")
+    query, place = served.control.catalog.queries["q"], served.place("q")
+    source = served.engine.results(place, query, ResultRequest(beginning=True))
+    read: list[tuple[Any, ...]] = []
+    cursor = source.cursor
+    for tick in range(1, 8):
+        served.insert((tick, tick))
+        while (part := source.next(0)) is not None:
+            read += [tuple(row.values()) for row in part.rows.to_pylist()]
+            cursor = part.cursor
+        source.close()
+        if tick == 4:
+            served.restart()
+        source = served.engine.results(place, query, ResultRequest(cursor))
+        assert source.cursor == cursor
+    source.close()
+    assert read == served.rows("q", beginning=True) and len(read) > 6
+    for wrong in ("x", "", f"{cursor}0", "1.2.3.4"):
+        with pytest.raises(PenstockError, match="P0712"):
+            served.engine.results(place, query, ResultRequest(wrong))
+    with pytest.raises(PenstockError, match="P0712"):
+        served.engine.results(served.place("other"), served.control.catalog.queries["other"], ResultRequest(cursor))
+    with pytest.raises(PenstockError, match="P0711: a snapshot begins where its content is known, not at a cursor"):
+        served.engine.results(place, query, ResultRequest(cursor, snapshot=True))
+
+
+def test_a_bounded_subscription_ends_with_its_instant(served: Served) -> None:
+    served.done(SCRIPT + SUM)
+    query, place = served.control.catalog.queries["q"], served.place("q")
+    source = served.engine.results(place, query, ResultRequest(beginning=True, progress=True, up_to=3))
+    read: list[tuple[Any, ...]] = []
+    for tick in range(1, 7):
+        served.insert((tick, tick))
+        with suppress(EndOfResults):
+            while (part := source.next(0)) is not None:
+                read += [tuple(row.values()) for row in part.rows.to_pylist()]
+    with pytest.raises(EndOfResults):
+        source.next(0)
+    assert read[-1] == (3, "p", None) and content([row for row in read if row[1] != "p"], 3) == {(6,): 1}
+    assert max(row[0] for row in read) == 3
+
+
+class Recording(EngineListener):
+    """Notes what an engine tells."""
+
+    def __init__(self) -> None:
+        self.failures: list[tuple[int, PenstockError]] = []
+        self.batches: list[tuple[BatchFigures, Mapping[str, int]]] = []
+
+    def failed(self, place: int, error: PenstockError) -> None:
+        self.failures.append((place, error))
+
+    def batch(self, figures: BatchFigures, places: Mapping[str, int]) -> bool:
+        self.batches.append((figures, dict(places)))
+        return False
+
+
+def test_a_listener_is_told_of_failures_by_the_name_of_the_query(served: Served) -> None:
+    served.done(SCRIPT + CHECKED + SUM + "CREATE QUERY bad AS SELECT checked(CAST(v AS BIGINT)) AS x FROM S;")
+    recording = Recording()
+    served.engine.listen(recording)
+    served.insert((1, 1), (2, 2))
+    assert recording.failures == []
+    served.insert((3, -1), (4, 1))
+    ((place, error),) = recording.failures
+    assert place == served.place("bad") and error.code == "P0621"
+    assert error.message.startswith("query bad: the user-defined function checked failed")
+
+
+def test_how_a_query_can_begin_is_listed_alike(served: Served) -> None:
+    served.done(SCRIPT.replace("1000", "10") + SUM)
+    for tick in range(1, 40):
+        served.insert((tick, tick))
+    for length, can in ((3, True), (30, False)):
+        text = f"CREATE QUERY x AS SELECT SUM(v) AS s FROM S [RANGE {length} SECONDS];"
+        (query,) = bind_script(text, served.control.catalog).queries
+        options = {one.start.mode: one for one in served.engine.starts(query) if not one.start.wait}
+        assert not options[StartMode.NOW].obstacles
+        assert bool(options[StartMode.WARM].obstacles) is not can
+        assert options[StartMode.BEGINNING].obstacles, "elements of the beginning are gone"
+
+
+def test_rows_that_pass_an_edge_are_tapped(served: Served) -> None:
+    served.done(SCRIPT + SUM)
+    served.insert((1, 1), (2, 2))
+    plan = served.engine.figures().run.plan
+    taps = [served.engine.tap((key, 0), 3) for key in step_keys(plan).values()]
+    assert all(tap.next(0) == [] for tap in taps)
+    served.insert((3, 3), (4, 4), (5, 5), (6, 6), (7, 7))
+    found = [sum(map(len, tap.next(0))) for tap in taps]
+    assert max(found) == 3, "no more than it takes"
+    for tap in taps:
+        tap.close()
+    served.insert((8, 8), (9, 9))
+    assert all(tap.ended and tap.next(0) == [] for tap in taps)
