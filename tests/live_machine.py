@@ -27,6 +27,7 @@ from penstock.algebra.properties.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.language.scripts import BoundScript, bind_script
 from penstock.physical.execution.progress import timed_sources
+from penstock.physical.operators.updates import REASONS
 from penstock.physical.plan.plan import Step
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
@@ -462,7 +463,8 @@ class System(RuleBasedStateMachine):
         self.advance()
         read = {name: self.inputs[name].slice(0, count) for name, count in self.read.items()}
         for name in self.inserted:
-            lost = sum(self.engine.set_apart[name].values())
+            reasons = self.engine.set_apart[name].items()
+            lost = sum(count for reason, count in reasons if reason not in REASONS.values())
             timely = timely_rows(self.sources[name], read[name])
             assert lost == self.read[name] - len(timely) - timely.heartbeats
         for name, life in self.lives.items():

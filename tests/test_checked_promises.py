@@ -17,7 +17,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import StreamScan, declared_sources
 from penstock.language.scripts import bind_script
 from penstock.physical.operators import Rejection
-from penstock.physical.operators.checks.first_checks import first_of_checks
+from penstock.physical.operators.checks.first_checks import without_repeats
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
@@ -125,7 +125,7 @@ def test_of_equal_rows_each_is_one_dead_letter() -> None:
     unique, rising = letter("once", 3, "a"), letter("rising", 7, "a")
     other, update = letter("rising", 7, "b"), Rejection("R", 4, "1, 2", "no such row")
     # In whatever order tasks report.
-    found = first_of_checks([rising] * 3 + [other, update, letter("rising", 7, "a", 5)] + [unique] * 4 + [rising] * 2)
+    found = without_repeats([rising] * 3 + [other, update, letter("rising", 7, "a", 5)] + [unique] * 4 + [rising] * 2)
     assert Counter(found) == Counter({unique: 4, rising: 1, other: 1, update: 1, letter("rising", 7, "a", 5): 1})
 
 

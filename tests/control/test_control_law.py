@@ -29,6 +29,7 @@ from mortal_storage import MortalStorage
 
 from penstock.algebra.nodes.query import PlanChoice, Query, Start, StartMode
 from penstock.algebra.properties.need import awaited_rows, first_full_instant
+from penstock.connectors.deadletters import DeadLetters
 from penstock.control.live.control import Control
 from penstock.control.outcomes import CommandState
 from penstock.control.transactions import applying
@@ -351,6 +352,10 @@ class PostedLives(System):
     def teardown(self) -> None:
         super().teardown()
         if hasattr(self, "engine"):
+            # Over all crashes each row that was kept out is one dead letter.
+            letters = DeadLetters(str(self.engine.folder / "checkpoint" / "engine" / "dead-letters"))
+            kept = {name: len(list(letters.read(name))) for name in getattr(self, "inserted", ())}
+            assert kept == {name: sum(self.engine.set_apart[name].values()) for name in kept}
             self.engine.close()
 
 

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.deadletters import DeadLetters
 from penstock.runtime.decisions.deciders import QueryPolicies
 from penstock.runtime.monitoring.metrics import RunMetrics
 from penstock.runtime.monitoring.recorder import Recorder
+from penstock.runtime.rejected_rows import write_rejections
 from penstock.runtime.reporting import Reporter, ReportOptions
 from penstock.runtime.spark.changes.prefetch import Prefetch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
@@ -225,13 +227,15 @@ class InlineRun:
             self.reporter.report(report)
         if crash == "sinks":
             raise Crash
+        letters = DeadLetters(self.folder.dead_letters)
+        rejected = write_rejections(outcome.rejected, self.job.plan.sources, letters, self.batch)
         rows, failed, shown = self._deliver(outcome, crash == "between")
         beats = {} if outcome.heartbeats is None else {**outcome.heartbeats.queries, **outcome.reached}
         commit_logs(self.sinks, self.batch, shown.heartbeats(beats, outcome.failed))
         self.parts.note(self.batch, rows, self.sinks)
         if outcome.heartbeats is not None:
             self.accounts.set_heartbeats(beats, outcome.heartbeats.sources)
-        self.accounts.delivered(self.batch, rows, {}, self.recorder)
+        self.accounts.delivered(self.batch, rows, rejected, self.recorder)
         if crash == "delivered":
             raise Crash
         self.heartbeats = outcome.heartbeats

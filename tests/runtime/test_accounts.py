@@ -7,9 +7,10 @@ from pathlib import Path
 from inline_run import InlineRun
 
 from penstock.connectors.deadletters import DeadLetter, DeadLetters
+from penstock.runtime.rejected_rows import MOST_REASONS, OTHER_REASONS
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
-from penstock.runtime.spark.output.rejections import _RESULT
-from penstock.runtime.spark.output.totals import MOST_REASONS, OTHER_REASONS, RunTotals, TotalsMark, forget_totals
+from penstock.runtime.spark.output.refused_rows import _RESULT
+from penstock.runtime.spark.output.totals import RunTotals, TotalsMark, forget_totals
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import FailingCalls

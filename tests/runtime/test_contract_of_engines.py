@@ -5,6 +5,7 @@ That on Spark runs its rounds without Spark here (`inline_engine.py`).
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from inline_server import ServedRun
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Start, StartMode
+from penstock.connectors.deadletters import DeadLetters
 from penstock.control.engine import Engine, EngineListener
 from penstock.control.live.control import Control
 from penstock.engines import spark
@@ -43,6 +45,10 @@ from penstock.server.statements.selecting import select_scope
 NOW, WARM = Start(StartMode.NOW), Start(StartMode.WARM)
 SCRIPT = "CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;"
 SUM = "CREATE QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];"
+RELATION = (
+    "CREATE RELATION R (ts INT, op STRING, k INT, x INT, PRIMARY KEY (k)) FROM HTTP () TIMESTAMP BY ts UNIT SECOND"
+    " OPERATION BY op;"
+)
 CHECKED = "CREATE FUNCTION checked (BIGINT) RETURNS BIGINT AS 'penstock.testing.samples:checked';"
 
 
@@ -91,6 +97,10 @@ class Served:
     def restart(self) -> None:
         self.close()
         self._open()
+
+    @property
+    def letters(self) -> DeadLetters:
+        return DeadLetters(str(self.folder / ("penstock" if self.is_on_spark else "engine") / "dead-letters"))
 
     def done(self, script: str) -> None:
         for one in self.control.submit(script):
@@ -533,3 +543,29 @@ def test_rows_that_pass_an_edge_are_tapped(served: Served) -> None:
         tap.close()
     served.insert((8, 8), (9, 9))
     assert all(tap.ended and tap.next(0) == [] for tap in taps)
+
+
+def test_rows_that_are_kept_out_are_dead_letters_once(served: Served) -> None:
+    served.done(SCRIPT + SUM)
+    served.insert((10, 1), (20, 2))
+    served.insert((12, 3), (30, 4))
+    served.restart()
+    served.insert((29, 5), (31, 6))
+    assert [(json.loads(one.record), one.reason) for one in served.letters.read("S")] == [
+        ({"ts": 12, "v": 3}, "late by 8 SECOND"),
+        ({"ts": 29, "v": 5}, "late by 1 SECOND"),
+    ]
+
+
+def test_an_update_that_does_not_fit_is_one_dead_letter_for_all_queries(served: Served) -> None:
+    served.done(SCRIPT + RELATION)
+    served.done("CREATE QUERY k AS SELECT k FROM R; CREATE QUERY x AS SELECT x FROM R WHERE x > 0;")
+    served.done("CREATE QUERY n AS SELECT COUNT(*) AS n FROM R;")
+    for rows in (((1, "+", 1, 5), (1, "+", 2, 6)), ((2, "-", 3, 7), (2, "+", 1, 8)), ((3, "+", 4, 9), (4, "+", 5, 9))):
+        columns = zip(*rows, strict=True)
+        types = (pa.int32(), pa.string(), pa.int32(), pa.int32())
+        arrays = [pa.array(values, type_) for values, type_ in zip(columns, types, strict=True)]
+        served.control.insert("R", pa.table(arrays, ["ts", "op", "k", "x"]))
+        served.round()
+    found = [(one.ts, one.reason) for one in served.letters.read("R")]
+    assert sorted(found) == [(2, "duplicate primary key"), (2, "no such row to delete")]

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script
 from penstock.physical.operators import Rejection
 from penstock.runtime.local.runtime import LocalResult, run_local
-from penstock.runtime.spark.output.rejections import write_rejections
+from penstock.runtime.rejected_rows import write_rejections
 from penstock.runtime.spark.worker.packets import read_rejected, rejected_packet
 
 DECLARED = (
@@ -88,5 +88,5 @@ def test_skip_writes_nothing_and_fail_raises(tmp_path: Path) -> None:
     letters = DeadLetters(str(tmp_path))
     assert write_rejections(FOUND, sources("SKIP"), letters, 1)["R"]["duplicate primary key"] == 1
     assert letters.sources() == []
-    with pytest.raises(PenstockError, match="no such row to delete"):
+    with pytest.raises(PenstockError, match="duplicate primary key"):
         write_rejections(FOUND, sources("FAIL"), letters, 1)

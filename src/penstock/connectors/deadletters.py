@@ -22,6 +22,8 @@ from penstock.errors import PenstockError
 from penstock.storage import storage
 from penstock.storage.names import file_name
 
+#: The code of the error that ends a run where a source is declared ON ERROR FAIL.
+MALFORMED = "P0403"
 _NAME = "source.txt"
 _VALUE = re.compile(r" ?'(?:[^'\\]|\\.)*'")
 
@@ -131,10 +133,10 @@ def fails_of_values(query: Query) -> bool:
     return any(source.on_error is OnError.FAIL for source in declared_sources(query.root).values())
 
 
-def as_error(rejected: Rejected, source: str | None = None) -> PenstockError:
+def as_error(rejected: Rejected | DeadLetter, source: str | None = None) -> PenstockError:
     """Return the error for a rejected record of a source declared ON ERROR FAIL."""
     location = rejected.path if rejected.line is None else f"{rejected.path}:{rejected.line}"
     name = f"source {source}: " if source else ""
     record_text = f"; the record: {rejected.record[:200]}" if rejected.record else ""
     hint = "correct the file, or declare the source ON ERROR DEAD LETTER or SKIP"
-    return PenstockError("P0403", f"{name}{location}: {rejected.reason}{record_text}", hint=hint)
+    return PenstockError(MALFORMED, f"{name}{location}: {rejected.reason}{record_text}", hint=hint)

@@ -19,8 +19,9 @@ import pyarrow as pa
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
-from penstock.algebra.properties.heartbeats import StreamRecord
 from penstock.algebra.properties.need import AwaitedRows, missing_rows
+from penstock.connectors.contract import ParsedRecords
+from penstock.connectors.deadletters import MALFORMED, DeadLetters
 from penstock.connectors.sources import open_source, read_split
 from penstock.connectors.sources.posted_files import PostedFilesSource, post_of
 from penstock.control.engine import (
@@ -62,7 +63,7 @@ from penstock.runtime.live.answers import KeptAnswers
 from penstock.runtime.live.starts import StartOption, starts_by
 from penstock.runtime.live.state_folder import StateFolder
 from penstock.runtime.local.one_time import sources_of
-from penstock.runtime.local.statics import read_relation
+from penstock.runtime.local.statics import accepted_rows
 from penstock.runtime.monitoring.taps import Tap, Taps
 from penstock.runtime.reporting import ReportOptions
 from penstock.runtime.result_limits import ResultLimits, free_bytes
@@ -128,6 +129,9 @@ class InProcessEngine:
 
     def __init__(self, folder: Path | None = None, shards: int = 1, workers: SelectWorkers | None = None) -> None:
         self._folder = None if folder is None else StateFolder(folder)
+        self._letters = None if folder is None else DeadLetters(str(folder / "dead-letters"))
+        #: Whether the letters of the next round may have been written before, by a round that was not saved.
+        self._repeats = True
         self._lock = threading.RLock()
         self._live = LiveEngine(shards)
         self._listener = EngineListener()
@@ -147,6 +151,8 @@ class InProcessEngine:
         self._rounded = threading.Condition()
         #: The rounds that have been run by `serve`, and what the last one failed with.
         self._rounds, self._failure = 0, ""
+        #: The error that has ended the rounds.
+        self._ended: PenstockError | None = None
         #: By computation, why its state is lost.
         self._lost: dict[int, Exception] = {}
         kept = None if self._folder is None else self._folder.read()
@@ -277,7 +283,8 @@ class InProcessEngine:
         with self._lock:
             live = self._live.figures()
             places = {name: int(place) for name, place in live.places.items()}
-            return EngineFigures(live.metrics, live.run, places, rows_since=live.run.since)
+            letters = None if self._letters is None else self._letters.directory
+            return EngineFigures(live.metrics, live.run, places, dead_letters=letters, rows_since=live.run.since)
 
     def listen(self, listener: EngineListener) -> None:
         """Queries of this engine fail alone where an operator of theirs raises, and where they have more answers than
@@ -336,8 +343,10 @@ class InProcessEngine:
         failure = self._failure
         return EngineHealth(self._rounds, problem=f"the last round failed with {failure}" if failure else None)
 
-    def ended_by(self) -> None:
-        """Return None: a round that has failed is tried again with the next rows."""
+    def ended_by(self) -> PenstockError | None:
+        """Return the error of a row that ON ERROR FAIL ends the run for; another round that has failed is tried again
+        with the next rows."""
+        return self._ended
 
     def close(self) -> None:
         """Everything is saved already."""
@@ -365,6 +374,9 @@ class InProcessEngine:
             except Exception as error:
                 # Nothing has been read by it, and it is tried again with the next rows.
                 self._note_failure(error)
+                if isinstance(error, PenstockError) and error.code == MALFORMED:
+                    self._ended = error
+                    return
             with self._rounded:
                 self._rounds += 1
                 self._rounded.notify_all()
@@ -376,7 +388,9 @@ class InProcessEngine:
             f"{error.code}: {error.message}" if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
         )
         if what != self._failure:
-            hint = "it is an error of no single operator: drop or pause the query that was begun last"
+            hint: str | None = "it is an error of no single operator: drop or pause the query that was begun last"
+            if isinstance(error, PenstockError) and error.code == MALFORMED:
+                hint = error.hint
             log_event(
                 LOG, logging.ERROR, "failed", f"no rows are read, as a round has failed with {what}", error, hint=hint
             )
@@ -390,6 +404,7 @@ class InProcessEngine:
                     self._read(number, source)
                 with limited_calls(self._function_seconds):
                     answers = self._live.round(self._taps, StepFailures(*self._limits.between_operators(1)))
+                self._keep_rejected(self._live.rounds - 1)
                 for place, table in answers.items():
                     self._add(int(place), table)
                 failed = self._end_failed() | self._end_exceeding()
@@ -398,8 +413,10 @@ class InProcessEngine:
                 posted = self._listener.batch(figures.run.batches[-1], places)
                 self._state.delivered = time.time()
                 self._save()
+                self._repeats = False
             except BaseException:
                 self._take_back()
+                self._repeats = True
                 raise
             if posted or self._live.is_behind:
                 self.wake()
@@ -409,6 +426,17 @@ class InProcessEngine:
                 connector = open_source(source) if source.is_stream else None
                 if isinstance(connector, PostedFilesSource):
                     connector.forget_up_to(self._state.posts.get(number, 0))
+
+    def _keep_rejected(self, number: int) -> None:
+        """Write the dead letters of a round, before what it has read is saved: where it is run again, they are written
+        again."""
+        if self._letters is None:
+            return
+        rejected = self._live.rejected
+        for name in self._live.sources if self._repeats else rejected:
+            letters = rejected[name].letters if name in rejected else []
+            if letters or self._repeats:
+                self._letters.write(name, number, 0, letters)
 
     def _end_failed(self) -> dict[int, PenstockError]:
         """Pause the queries of which a step has failed in the round; return the error of each by place."""
@@ -471,16 +499,16 @@ class InProcessEngine:
             return
         if source.is_static or not (fresh := self._fresh(number, source)):
             return
-        for batch in _batches(source, fresh):
-            self._live.insert(source.name, batch)
+        for records, origin in _records(source, fresh):
+            self._live.insert(source.name, records, origin)
         self._state.paths[number] = self._state.paths.get(number, frozenset()).union(fresh)
 
     def _read_posts(self, number: int, source: Source) -> None:
         """Read new posts of a source: rows and heartbeats."""
         if source.is_static or not (fresh := self._fresh(number, source)):
             return
-        for batch in _batches(source, fresh):
-            self._live.insert(source.name, batch)
+        for records, origin in _records(source, fresh):
+            self._live.insert(source.name, records, origin)
         if source.name == LOG_NAME:
             # The clock is not read, and no other row has the timestamp of its last one.
             self._live.close(source.name)
@@ -563,7 +591,7 @@ class InProcessEngine:
         named = replace(query.query, name=str(place))
         for source in _sources(named):
             if source.is_static and not self._live.has_read(source):
-                self._live.declare_static(source, read_relation(source)[0])
+                self._live.declare_static(source, accepted_rows(source, self._letters)[0])
         if place not in self._state.standing:
             table = self._live.register(named, query.start)
         else:
@@ -624,17 +652,14 @@ def _sources(query: Query) -> Iterator[Source]:
     return iter(declared_sources(query.root).values())
 
 
-def _batches(source: Source, paths: list[str]) -> Iterator[pa.RecordBatch | StreamRecord]:
-    """Yield the rows of some paths, with all declared columns, and the heartbeats and punctuations among them."""
+def _records(source: Source, paths: list[str]) -> Iterator[tuple[ParsedRecords, str]]:
+    """Yield the records of some paths, with all declared columns, and where they come from."""
     connector = open_source(source)
     columns = tuple(range(len(source.columns)))
     for path in paths:
         for split in connector.splits(path):
             for records in read_split(connector, split, columns):
-                if records.record is not None:
-                    yield records.record
-                if records.batch.num_rows:
-                    yield records.batch
+                yield records, split.path
 
 
 def _check_source(source: Source) -> None:

@@ -265,7 +265,7 @@ def _letters(view: SystemView) -> Iterable[LetterRow]:
 DEAD_LETTERS: ControlRelation[LetterRow] = ControlRelation(
     "dead_letters",
     f"Records that could not be read, elements that came late, and rows that a sink refused; at most {MOST_LETTERS:,}"
-    " are listed. A server without Spark keeps none: `late` and `malformed` of `penstock.streams` count them.",
+    " are listed.",
     (
         Attribute("source", TEXT, "the stream, relation or query", lambda row: row.source, Origin.RUN),
         Attribute("origin", TEXT, "the file, partition or post", lambda row: row.letter.path, Origin.RUN),

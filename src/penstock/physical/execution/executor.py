@@ -352,7 +352,8 @@ class StageExecutor:
                     flow.turn_jointly(turns)
                 for step, _ in turns:
                     if failures is None or not failures.stopped(step):
-                        result.rejected += self._operators[step.id].rejections()
+                        rejected = self._operators[step.id].rejections()
+                        result.rejected += [replace(one, step=step.id) for one in rejected]
         self._ran_since.update(id(self._operators[number]) for number in self._ran if number in self._operators)
         self._made, self._unsettled = moments.made, set()
         new = self._operators.keys() if self._unreported is None else self._unreported

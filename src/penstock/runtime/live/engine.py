@@ -25,6 +25,7 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.heartbeats import StreamRecord
 from penstock.algebra.properties.need import AwaitedRows, Need, awaited_rows, first_full_instant, reach
 from penstock.algebra.properties.statistics import Statistics
+from penstock.connectors.contract import ParsedRecords
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.ingest import after_record, read_columns, spoken_after, stamp
@@ -55,7 +56,11 @@ from penstock.runtime.live.snapshot import LiveSnapshot
 from penstock.runtime.live.starts import needs_of_start, never_full, not_kept
 from penstock.runtime.local.runtime import LocalJob, compute_statics
 from penstock.runtime.monitoring.taps import Taps
+from penstock.runtime.rejected_rows import RejectedRows, add_counts, by_source
 from penstock.types import BEGIN, END
+
+#: The batch of a record that is no row.
+_NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
 
 
 @dataclass
@@ -87,12 +92,13 @@ class LiveEngine:
         self._progress: dict[str, SourceProgress] = {}
         self._relations: dict[Source, pa.Table] = {}
         self._tables: dict[str, Elements] = {}
-        self._pending: dict[str, list[pa.RecordBatch | StreamRecord]] = {}
+        self._pending: dict[str, list[tuple[ParsedRecords, str]]] = {}
         self._closed: set[str] = set()
         #: None: as many as before.
         self._most_punctuations: int | None = None
-        #: By source and reason, the rows read that did not become elements.
+        #: By source and reason, the rows read that did not become elements; and those of the last round.
         self.set_apart: dict[str, Counter[str]] = {}
+        self.rejected: dict[str, RejectedRows] = {}
         self._results: dict[str, LiveResult] = {}
         #: The errors of the queries that failed in the last round.
         self.failed: dict[str, PenstockError] = {}
@@ -134,6 +140,11 @@ class LiveEngine:
         self._histories[source.name].source = source
         self._graft()
 
+    @property
+    def sources(self) -> list[str]:
+        """Return the names of the streams and of the relations with updates."""
+        return list(self._histories)
+
     def is_declared(self, source: str) -> bool:
         """Return whether a source has been declared."""
         return source in self._histories or any(one.name == source for one in self._relations)
@@ -142,9 +153,14 @@ class LiveEngine:
         """Return whether a relation without time has been declared exactly so."""
         return source in self._relations
 
-    def insert(self, source: str, rows: pa.RecordBatch | StreamRecord) -> None:
-        """Append rows, with all declared columns, or a record that is no row to what the next round reads."""
-        self._pending[source].append(rows)
+    def insert(self, source: str, rows: pa.RecordBatch | StreamRecord | ParsedRecords, origin: str = "") -> None:
+        """Append rows, with all declared columns, or a record that is no row to what the next round reads. origin:
+        where they come from, for dead letters."""
+        if isinstance(rows, pa.RecordBatch):
+            rows = ParsedRecords(rows)
+        elif not isinstance(rows, ParsedRecords):
+            rows = ParsedRecords(_NO_ROWS, record=rows)
+        self._pending[source].append((rows, origin))
 
     def close(self, source: str) -> None:
         """State that no rows follow those inserted into a source with their largest timestamp or a smaller one."""
@@ -261,16 +277,23 @@ class LiveEngine:
             failures: receives the errors of steps by the keys of their tracks. Queries that have failed answer nothing
                 in this round (`failed`), and are to be paused or dropped before the next one. None lets errors be
                 raised.
+
+        Raises:
+            PenstockError: P0403, a row was rejected of a source declared ON ERROR FAIL.
         """
         self._measures.begin()
         self._measures.taps = taps or Taps()
         self._job.tap(self._measures.taps.edges)
         read = {
-            name: sum(batch.num_rows for batch in batches if isinstance(batch, pa.RecordBatch))
-            for name, batches in self._pending.items()
+            name: sum(parsed.batch.num_rows + len(parsed.rejected) for parsed, _ in pending)
+            for name, pending in self._pending.items()
         }
+        self.rejected = {}
         round_input = self._read_pending()
         self._run_round(self._job, round_input, failures)
+        for name, rejected in self.rejected.items():
+            add_counts(rejected.malformed, self.set_apart[name])
+            self.set_apart[name]["late"] += rejected.late
         errors = {} if failures is None else failures.errors
         for name, history in self._histories.items():
             for elements in round_input.elements[name]:
@@ -338,22 +361,27 @@ class LiveEngine:
             progress = replace(source_progress, first=None)
             round_input.elements[name] = []
             punctuations: list[Elements | None] = []
-            for batch in self._pending[name]:
-                if not isinstance(batch, pa.RecordBatch):
-                    after = after_record(source, batch, source_progress)
+            rejected = RejectedRows(source)
+            for parsed, origin in self._pending[name]:
+                if parsed.record is not None:
+                    after = after_record(source, parsed.record, source_progress)
                     if isinstance(after, str):
-                        self.set_apart[name][after] += 1
+                        rejected.reject_record(parsed.record, after, origin)
                         continue
-                    punctuations.append(spoken_after(batch, source_progress))
+                    punctuations.append(spoken_after(parsed.record, source_progress))
                     source_progress, progress = after, progress.merge(replace(after, first=None))
                     continue
-                stamped = stamp(source, batch, read_columns(source, columns), columns, source_progress)
-                self.set_apart[name].update(stamped.reasons)
-                self.set_apart[name]["late"] += len(stamped.late)
+                rejected.reject_unparsed(parsed)
+                if not parsed.batch.num_rows:
+                    continue
+                stamped = stamp(source, parsed.batch, read_columns(source, columns), columns, source_progress)
+                rejected.reject_unusable(stamped, parsed, origin)
                 round_input.elements[name].append(stamped.elements)
                 punctuations.append(stamped.spoken)
                 progress = progress.merge(stamped.progress)
                 source_progress = source_progress.merge(stamped.progress)
+            if self._pending[name]:
+                self.rejected[name] = rejected
             self._pending[name] = []
             if name in self._closed and source_progress.high is not None:
                 beat = SourceProgress(beat=source_progress.high)
@@ -371,10 +399,9 @@ class LiveEngine:
         decided, spoken = self._measures.decided, round_input.spoken
         for key, parts in job.round(inputs, round_input.progress, decided, failures, spoken).items():
             results[key].take(parts)
-        for one in job.rejected:
-            # Every query that reads a relation rejects the same updates; rows of a stream are checked once.
-            if self._histories[one.source].source.is_stream:
-                self.set_apart[one.source][one.reason] += 1
+        for name, rejections in by_source(job.rejected).items():
+            rejected = self.rejected.setdefault(name, RejectedRows(self._histories[name].source))
+            rejected.reject_by_operators(rejections, self.rounds)
         job.rejected.clear()
 
     # -- versions of the plan ----------------------------------------------------------------------------------

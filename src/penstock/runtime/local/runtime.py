@@ -48,7 +48,7 @@ from penstock.physical.execution.progress import SourceProgress, timed_sources
 from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
 from penstock.physical.operators import Rejection, Tables
-from penstock.physical.operators.checks.first_checks import first_of_checks
+from penstock.physical.operators.checks.first_checks import without_repeats
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.planner import plan_queries
@@ -159,7 +159,7 @@ class LocalJob:
                 rejected += result.rejected
                 for query, parts in result.answers.items():
                     answers.setdefault(query, []).extend(parts)
-        self.rejected += first_of_checks(rejected)
+        self.rejected += without_repeats(rejected)
         failed = frozenset[str]() if failures is None else failures.errors.keys()
         self.reached = {query: tick for query, tick in self.reached.items() if query not in failed}
         return {query: parts for query, parts in answers.items() if query not in failed}

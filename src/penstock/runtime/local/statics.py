@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.scans import OnError, Source
+from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.heartbeats import PlacedHeartbeat, placed, with_heartbeats
 from penstock.connectors.contract import Rejected
-from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
+from penstock.connectors.deadletters import DeadLetter, DeadLetters
 from penstock.connectors.sources import open_source, read_split
 from penstock.expressions.nodes import Expression
 from penstock.expressions.values.shown import shown_row
@@ -21,6 +20,7 @@ from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.source_predicate import source_predicate_of
 from penstock.runtime.local.runtime import compute_statics, static_sources
+from penstock.runtime.rejected_rows import RejectedRows
 from penstock.runtime.skipped_records import as_read, count_rows
 
 
@@ -49,18 +49,32 @@ def read_statics(
     tables: dict[str, pa.Table] = {}
     counts: Counts = {}
     for name, source in static_sources(plan).items():
-        table, rejected, passed = read_relation(source, source_predicate_of(plan.statics.values(), name))
-        tables[name], reasons = keyed_rows(source, table)
-        for position, reason in reasons.items():
-            record = shown_row(table, position)[:1000]
-            rejected.append(Rejected(name, None, record, reason))
-        if rejected and source.on_error is OnError.FAIL:
-            raise as_error(rejected[0], source.name)
-        if rejected and source.on_error is OnError.DEAD_LETTER:
-            DeadLetters(dead_letters).write(source.name, 0, 0, [DeadLetter.of(r) for r in rejected])
-        reasons_counted = Counter(reason_kind(r.reason) for r in rejected)
-        counts[name] = StaticCounts(tables[name].num_rows + len(rejected) + passed, dict(reasons_counted), passed)
+        predicate = source_predicate_of(plan.statics.values(), name)
+        tables[name], counts[name] = accepted_rows(source, DeadLetters(dead_letters), predicate)
     return compute_statics(plan, tables, meters), counts
+
+
+def accepted_rows(
+    source: Source, letters: DeadLetters | None, predicate: Expression | None = None
+) -> tuple[pa.Table, StaticCounts]:
+    """Return the rows of a declared relation that fit it, and the counts of its records. Raises PenstockError P0403 for
+    a relation declared ON ERROR FAIL.
+
+    Args:
+        letters: receives the records that were rejected; None to keep none.
+        predicate: as for `read_relation`.
+    """
+    whole, unparsed, passed = read_relation(source, predicate)
+    table, reasons = keyed_rows(source, whole)
+    rejected = RejectedRows(source)
+    for record in unparsed:
+        rejected.reject(DeadLetter.of(record))
+    for position, reason in reasons.items():
+        rejected.reject(DeadLetter(source.name, None, shown_row(whole, position)[:1000], reason))
+    if letters is not None and rejected.letters:
+        letters.write(source.name, 0, 0, rejected.letters)
+    malformed = dict(rejected.malformed)
+    return table, StaticCounts(table.num_rows + sum(malformed.values()) + passed, malformed, passed)
 
 
 def read_relation(source: Source, predicate: Expression | None = None) -> tuple[pa.Table, list[Rejected], int]:

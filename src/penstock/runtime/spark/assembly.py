@@ -23,9 +23,9 @@ from pyspark.util import PythonEvalType
 from penstock.connectors.deadletters import DeadLetters
 from penstock.physical.execution.answers import answer_tables
 from penstock.physical.operators import Rejection
+from penstock.runtime.rejected_rows import write_rejections
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.input import source_log
-from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.startup.session import job_session
 from penstock.runtime.spark.worker.answer_writer import PendingAnswer, answers_in
 from penstock.runtime.spark.worker.data_source import PenstockSource

@@ -30,6 +30,7 @@ from penstock.events import log_event
 from penstock.runtime.monitoring.metrics import RunMetrics
 from penstock.runtime.monitoring.progress import RunProgress
 from penstock.runtime.monitoring.recorder import Backlog, Recorder, Totals
+from penstock.runtime.rejected_rows import write_rejections
 from penstock.runtime.reporting import LOG, Reporter, ReportOptions, log_of_run
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
 from penstock.runtime.spark.changes.prefetch import Prefetch
@@ -49,7 +50,6 @@ from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.batch_output import read_output
 from penstock.runtime.spark.output.delivery import SinkIsolation, by_weight, deliver_answers
 from penstock.runtime.spark.output.failures import translate
-from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.surplus import SurplusAnswers
 from penstock.runtime.spark.output.totals import RunTotals

@@ -58,7 +58,7 @@ from penstock.runtime.spark.hydration.backfill import backfill
 from penstock.runtime.spark.hydration.catch_up import check_past
 from penstock.runtime.spark.input.dataframes import write_frame
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
-from penstock.runtime.spark.output.rejections import keep_refused
+from penstock.runtime.spark.output.refused_rows import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
 from penstock.runtime.spark.output.totals import forget_totals
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers

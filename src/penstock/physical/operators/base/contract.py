@@ -54,6 +54,7 @@ class Rejection:
         record: its columns, as text.
         element: of an element, the same for those that are equal to the bit.
         order: of an element, a number that rises with the promises in order of declaration.
+        step: the number of the step that rejected it.
     """
 
     source: str
@@ -62,6 +63,7 @@ class Rejection:
     reason: str
     element: str = ""
     order: int = 0
+    step: int = 0
 
 
 @dataclass(frozen=True)

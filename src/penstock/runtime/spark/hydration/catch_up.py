@@ -34,6 +34,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.live.content import Content, difference
 from penstock.runtime.live.results import Track
+from penstock.runtime.rejected_rows import write_rejections
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, hold, let_go, round_name, write_whole
 from penstock.runtime.spark.checkpoint.offset import Offset
@@ -55,7 +56,6 @@ from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.output.batch_logs import commit_logs
-from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.totals import RunTotals
 from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers

@@ -20,17 +20,15 @@ from penstock.physical.plan.plan import Plan
 from penstock.runtime.monitoring.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.monitoring.recorder import Backlog, Recorder, Totals
 from penstock.runtime.monitoring.time_jumps import warn_of_jumps
+from penstock.runtime.rejected_rows import add_counts
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
-from penstock.runtime.spark.output.rejections import refused_in
+from penstock.runtime.spark.output.refused_rows import refused_in
 from penstock.storage.documents import Document
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
 from penstock.types import END, TimeDomain
 
 _MARK = "totals"
-#: Maximum number of reasons of malformed records counted separately, by source.
-MOST_REASONS = 100
-OTHER_REASONS = "other reasons"
 
 
 @dataclass
@@ -61,7 +59,7 @@ class SourceTotals:
 
     def add_malformed(self, reasons: Mapping[str, int]) -> None:
         """Add counts of malformed records by reason."""
-        _add_counts(reasons, self.malformed)
+        add_counts(reasons, self.malformed)
 
 
 @dataclass
@@ -248,7 +246,7 @@ class RunTotals:
 
     def _add_refused(self, query: str, reasons: Mapping[str, int]) -> None:
         if reasons:
-            _add_counts(reasons, self._totals.refused.setdefault(query, {}))
+            add_counts(reasons, self._totals.refused.setdefault(query, {}))
 
     def totals(self, backlog: Mapping[str, Backlog], waiting: Mapping[str, int], batch_bytes: int) -> Totals:
         with self._lock:
@@ -338,16 +336,6 @@ def forget_totals(folder: Folder, queries: Iterable[str], kept_sources: set[str]
     if changes or len(kept) < len(totals.sources) or len(beats) < len(totals.source_heartbeats):
         totals.sources, totals.source_heartbeats = kept, beats
         totals.write(folder)
-
-
-def _add_counts(reasons: Mapping[str, int], counts: dict[str, int]) -> None:
-    """Add counts by reason.
-
-    Reasons may contain numbers, so the number of reasons is bounded, lest the totals grow with the input.
-    """
-    for reason, count in reasons.items():
-        counted_reason = reason if reason in counts or len(counts) < MOST_REASONS else OTHER_REASONS
-        counts[counted_reason] = counts.get(counted_reason, 0) + count
 
 
 def _instant_text(domain: TimeDomain, instant: int) -> str:

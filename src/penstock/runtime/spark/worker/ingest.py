@@ -12,22 +12,19 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.scans import OnError, Source
+from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.heartbeats import StreamRecord
 from penstock.algebra.properties.punctuations import Punctuation
-from penstock.connectors.contract import ParsedRecords, Rejected
-from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
+from penstock.connectors.contract import ParsedRecords
+from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sources import is_rereadable, open_source, read_split
-from penstock.expressions.values.shown import shown_row
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter
 from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.execution.flow_counts import TappedPort, tapped_ports
 from penstock.physical.execution.ingest import (
-    StampedRows,
     after_record,
     read_columns,
-    shown_record,
     spoken_after,
     stamp,
 )
@@ -36,6 +33,7 @@ from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.synopses.promises.punctuations import Punctuations
 from penstock.runtime.monitoring.reports import IngestReport
 from penstock.runtime.monitoring.stopwatch import Stopwatch
+from penstock.runtime.rejected_rows import RejectedRows
 from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
@@ -54,8 +52,6 @@ from penstock.runtime.spark.worker.packets import (
 )
 from penstock.runtime.spark.worker.tapped import published_taps
 from penstock.runtime.spark.worker.user_code import limited_user_code
-
-_MOST_LETTERS = 100_000
 
 
 class Ingest:
@@ -98,7 +94,7 @@ class Ingest:
         beats = [NOTHING if tick is None else tick for tick in (beat, recorded)]
         self.progress = SourceProgress(None, high, False, beats[0], beats[1], kept)
         self._seen = Seen(high)
-        self.letters: list[DeadLetter] = []
+        self.rejected = RejectedRows(source)
         self.watch = Stopwatch()
         self._task = task
         self._router = ExchangeRouter(job.shards)
@@ -106,8 +102,14 @@ class Ingest:
     @property
     def seen(self) -> Seen:
         """Return what has been observed so far."""
-        recorded = self.progress.recorded
-        return replace(self._seen, beat=None if recorded == NOTHING else recorded)
+        recorded, rejected = self.progress.recorded, self.rejected
+        return replace(
+            self._seen,
+            beat=None if recorded == NOTHING else recorded,
+            late=rejected.late,
+            lag=rejected.lag,
+            malformed=dict(rejected.malformed),
+        )
 
     def tap(self, taps: Collection[TappedPort]) -> None:
         """Keep rows of some edges for the report."""
@@ -135,8 +137,7 @@ class Ingest:
             self._seen.rows += rows
             self._seen.passed += rows
             self._seen.high = self.progress.high
-        for rejected in parsed.rejected:
-            self._reject(DeadLetter.of(rejected), rejected)
+        self.rejected.reject_unparsed(parsed)
         self._seen.rows += len(parsed.rejected) + parsed.batch.num_rows
         self._seen.positions |= parsed.positions or {}
         if not parsed.batch.num_rows:
@@ -146,7 +147,7 @@ class Ingest:
         self._note_kept(stamped.punctuations)
         self.progress = self.progress.merge(stamped.progress)
         self._seen.high = self.progress.high
-        self._record_rejections(stamped, parsed, origin)
+        self.rejected.reject_unusable(stamped, parsed, origin)
         if self._retained is not None:
             self._retained.add(self._with_columns(stamped.elements.valid(), self._retained.columns))
         with limited_user_code(self._job):
@@ -164,8 +165,7 @@ class Ingest:
         """Take a heartbeat or a punctuation that is no row."""
         after = after_record(self._source, record, self.progress)
         if isinstance(after, str):
-            shown = shown_record(self._source, record)
-            self._reject(DeadLetter(origin, None, shown, after), Rejected(origin, None, shown, after))
+            self.rejected.reject_record(record, after, origin)
             return
         if isinstance(record, Punctuation) and after.punctuations is not self.progress.punctuations:
             self._note_kept([record])
@@ -201,30 +201,6 @@ class Ingest:
         executor = self._executor
         figures, seen = executor.added_figures(), executor.observed()
         return IngestReport(self._task, self.watch.seconds, executor.counts, figures, seen)
-
-    def _record_rejections(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:
-        batch = parsed.batch
-        for position, reason in zip(stamped.unusable.tolist(), stamped.reasons, strict=True):
-            origin, line = parsed.where(position) if parsed.where else (split, None)
-            record = shown_row(batch, position)[:1000]
-            self._reject(DeadLetter(origin, line, record, reason), Rejected(origin, line, record, reason))
-        if len(stamped.late):
-            self._seen.late += len(stamped.late)
-            self._seen.lag = max(self._seen.lag, int(stamped.lag.max()))
-            domain = self._source.domain
-            late = stamped.late[: _MOST_LETTERS - len(self.letters)]
-            for position, lag in zip(late.tolist(), stamped.lag.tolist(), strict=False):
-                origin, line = parsed.where(position) if parsed.where else (split, None)
-                reason = f"late by {domain.show_length(lag) if domain else lag}"
-                self.letters.append(DeadLetter(origin, line, shown_row(batch, position)[:1000], reason))
-
-    def _reject(self, letter: DeadLetter, rejected: Rejected) -> None:
-        if self._source.on_error is OnError.FAIL:
-            raise as_error(rejected, self._source.name)
-        kind = reason_kind(letter.reason)
-        self._seen.malformed[kind] = self._seen.malformed.get(kind, 0) + 1
-        if self._source.on_error is OnError.DEAD_LETTER:
-            self.letters.append(letter)
 
 
 def run_read_tasks(
@@ -367,7 +343,7 @@ def finish(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) 
 
 
 def _write_letters(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:
-    DeadLetters(folder.dead_letters).write(source, int(round_.lstrip("b")), task, ingest.letters)
+    DeadLetters(folder.dead_letters).write(source, int(round_.lstrip("b")), task, ingest.rejected.letters)
 
 
 def _as_declared(column: pa.Array, type_: pa.DataType) -> pa.Array:
