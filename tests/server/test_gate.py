@@ -270,10 +270,22 @@ def test_a_load_balancer_may_ask_for_the_head_alone(server: Running, path: str) 
         assert client.head("/v1/queries").status_code in (401, 405)
 
 
-def test_a_method_that_an_address_has_not_is_named_before_the_body(client: httpx.Client) -> None:
-    answer = client.post("/v1/queries/warm/results")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
-    assert answer.json()["hint"] == f"GET is{STATEMENTS}"
+@pytest.mark.parametrize("type_", ["", "text/plain", "application/sql"])
+def test_what_an_address_has_not_is_named_before_the_type_of_the_body(client: httpx.Client, type_: str) -> None:
+    headers = {"Content-Type": type_}
+    for path in ("/v1/queries/warm/results", "/v1/queries/warm/plan", "/v1/commands/1", "/v1/entities"):
+        answer = client.post(path, content=b"x", headers=headers)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET"), path
+        assert answer.json()["hint"] == f"GET is{STATEMENTS}"
+    for path in ("/v1/nothing", "/v1/statements/of/others", "/nothing"):
+        assert client.post(path, content=b"x", headers=headers).status_code == 404
+    assert client.put("/v1/statements", content=b"x", headers=headers).status_code == 405
+    for method, path in (("PATCH", "/v1/queries/warm"), ("POST", "/v1/streams/readings/heartbeat")):
+        assert client.request(method, path, content=b"{}", headers=headers).status_code == 415
+    # A script may be the whole body of these two.
+    for method, path in (("POST", "/v1/statements"), ("PUT", "/v1/catalog")):
+        status = client.request(method, path, content=b"SELEC", headers=headers).status_code
+        assert status == (400 if type_ == "application/sql" else 415)
 
 
 def test_what_removes_is_no_misspelt_post(client: httpx.Client) -> None:

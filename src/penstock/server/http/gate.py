@@ -7,15 +7,19 @@ answered without its text.
 from __future__ import annotations
 
 import asyncio
+import enum
 import hmac
 import json
 import logging
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from urllib.parse import parse_qsl
 
+from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import PenstockError
@@ -31,13 +35,13 @@ from penstock.server.tokens import TokenFile, digest, looks_like_token
 OPEN_PATHS = frozenset({"/healthz", "/readyz", *PAGE_PATHS})
 _TOKEN_NAMES = frozenset({"token", "access_token", "auth_token", "authorization", "api_key", "apikey", "bearer"})
 _LOG = logger_of("server")
-#: Requests that bring a script.
-_SCRIPTS = (("POST", "/v1/statements"), ("PUT", "/v1/catalog"))
 #: The type of a body that is a script: quotes need no JSON around them. No page of another site can send this type
 #: without a preflight request, as it can text/plain.
 SQL = "application/sql"
 #: The part of the description of routes that accept it.
-SQL_BODY = {"requestBody": {"content": {SQL: {"schema": {"type": "string"}}}}}
+SQL_BODY: dict[str, Any] = {"requestBody": {"content": {SQL: {"schema": {"type": "string"}}}}}
+#: Requests that may bring a body.
+_WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 #: Bytes that are unpacked at a time.
 _PIECE = 64 * 1024
 #: Accepted encodings of bodies, as zlib has them.
@@ -51,12 +55,36 @@ _HEADERS = (
 )
 
 
-class Gate:
-    """The outermost ASGI application. Puts the caller into `scope["state"]`."""
+class BodyKind(enum.Enum):
+    """What the body of a request is: of the type JSON; that or a script alone; of types that the route itself reads."""
 
-    def __init__(self, app: ASGIApp, door: HttpDoor) -> None:
+    JSON = enum.auto()
+    SCRIPT = enum.auto()
+    OWN = enum.auto()
+
+    @staticmethod
+    def of(route: APIRoute) -> BodyKind:
+        """Return what a route says of its body, by its description (`SQL_BODY`)."""
+        types = (route.openapi_extra or {}).get("requestBody", {}).get("content", {})
+        if SQL in types:
+            return BodyKind.SCRIPT
+        return BodyKind.OWN if types else BodyKind.JSON
+
+
+class Gate:
+    """The outermost ASGI application. Puts the caller into `scope["state"]`.
+
+    Args:
+        app: what answers the requests.
+        routes: its routes, in order.
+    """
+
+    def __init__(self, app: ASGIApp, door: HttpDoor, routes: Sequence[BaseRoute]) -> None:
         self._app = app
         self._door = door
+        self._routes = [
+            route for route in routes if isinstance(route, APIRoute) and {*_WITH_BODY} & (route.methods or set())
+        ]
         #: Digests of tokens that have been accepted: they are no attempts any more.
         self._known: set[str] = set()
 
@@ -84,12 +112,14 @@ class Gate:
                 scope.setdefault("state", {})["caller"] = caller
                 scope["state"]["counted"] = counted
                 scope["state"]["admitted"] = caller is not ANYONE or self._door.tokens is None
-                _check_type(scope)
-                limit = self._limit(scope)
+                kind = self._body_kind(scope)
+                if kind is not None:
+                    _check_type(scope, kind)
+                limit = self._limit(kind)
                 receive = _limited(scope, receive, limit)
-                if not _has_rows(scope):
+                if kind is not BodyKind.OWN:
                     scope, receive = unpacked(scope, receive, limit)
-                if (scope["method"], scope["path"]) in _SCRIPTS:
+                if kind is BodyKind.SCRIPT:
                     self._door.scripts.count(caller.name)
                     if _media_type(scope) == SQL:
                         scope, receive = as_document(scope, receive)
@@ -191,13 +221,17 @@ class Gate:
 
     # -- bodies ------------------------------------------------------------------------------------------------
 
-    def _limit(self, scope: Scope) -> int:
+    def _body_kind(self, scope: Scope) -> BodyKind | None:
+        """Return what the body of a request is; None where it has none, or where the application refuses its path or
+        method, which is what is wrong with the request then."""
+        if scope["method"] not in _WITH_BODY:
+            return None
+        found = (BodyKind.of(route) for route in self._routes if route.matches(scope)[0] is Match.FULL)
+        return next(found, None)
+
+    def _limit(self, kind: BodyKind | None) -> int:
         """Return the largest number of bytes of a body."""
-        return self._door.limits.body_bytes if _has_rows(scope) else 2 * self._door.limits.statement_bytes
-
-
-def _has_rows(scope: Scope) -> bool:
-    return bool(scope["path"].endswith("/rows"))
+        return self._door.limits.body_bytes if kind is BodyKind.OWN else 2 * self._door.limits.statement_bytes
 
 
 def _limited(scope: Scope, receive: Receive, limit: int) -> Receive:
@@ -312,20 +346,11 @@ def as_document(scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
     return made, _whole(receive, document)
 
 
-#: How addresses end that are only read.
-_READ = ("/results", "/events", "/plan", "/tap")
-
-
-def _check_type(scope: Scope) -> None:
+def _check_type(scope: Scope, kind: BodyKind) -> None:
     """Refuse a body that is not of the type JSON where it should be: pages of other sites cannot send that type without
     a preflight request."""
-    if scope["method"] not in ("POST", "PATCH") or _has_rows(scope):
-        return
-    if scope["method"] == "POST" and scope["path"].endswith(_READ):
-        # The application refuses the method, which is what is wrong with the request.
-        return
-    media, takes_scripts = _media_type(scope), (scope["method"], scope["path"]) in _SCRIPTS
-    if media != "application/json" and not (takes_scripts and media == SQL):
+    media, takes_scripts = _media_type(scope), kind is BodyKind.SCRIPT
+    if kind is not BodyKind.OWN and media != "application/json" and not (takes_scripts and media == SQL):
         message = f"the body is of the type {media[:100] or 'unknown'!r}"
         hint = f", or a script alone with `Content-Type: {SQL}`" if takes_scripts else ""
         raise Refused(415, "P0803", message, hint=f"send it with `Content-Type: application/json`{hint}")

@@ -67,7 +67,7 @@ def create_app(door: HttpDoor) -> ASGIApp:
     app.add_exception_handler(HTTPException, _of_the_framework)
     app.add_exception_handler(Exception, _failed)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # as FastAPI documents it
-    return Gate(app, door)
+    return Gate(app, door, (*_ROUTES, *page.router.routes))
 
 
 #: What a request is that was to execute or declare something, behind a hint.
