@@ -109,6 +109,8 @@ OWNERS = {
     "pydantic": {"server"},
     "sse_starlette": {"server"},
     "httpx": {"client"},
+    # One measure of what a misspelt name is like.
+    "difflib": {"errors"},
     "duckdb": {"pgwire.catalog.database.process"},
 }
 

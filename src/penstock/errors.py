@@ -326,15 +326,30 @@ def check_watched(seconds: object, every: object, rows: object, value: str | Non
         raise PenstockError("P0203", f"value: {value} has no numbers to draw", hint=f"columns with numbers: {shown}")
 
 
+def likeness(one: str, other: str) -> float:
+    """Return how like two words are, from 0 to 1."""
+    return difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def close_names(name: str, known: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
+    """Return the known names that are like `name`, in any case of letters, the closest first.
+
+    Args:
+        most: how many of them.
+        least: the least likeness, from 0 to 1: 0.6 where `name` must be one of them, more where it may be another one.
+    """
+    folded = {one.lower(): one for one in known}
+    return [folded[one] for one in difflib.get_close_matches(name.lower(), folded, n=most, cutoff=least)]
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the known names closest to `name` (case-insensitive), or a few names when none is close."""
     names = sorted(set(known))
     if not names:
         return None
-    folded = {n.lower(): n for n in names}
-    close = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)
+    close = close_names(name, names, most=3)
     if close:
-        return "did you mean " + " or ".join(folded[c] for c in close) + "?"
+        return "did you mean " + " or ".join(close) + "?"
     shown = ", ".join(names[:8])
     return f"known: {shown}" + (", ..." if len(names) > 8 else "")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.errors import close_names
 from penstock.language.elsewhere import CLAUSES, FIRST_WORDS, FUNCTIONS, STATEMENTS
 from penstock.language.keywords import KEYWORDS
 from penstock.language.places import WINDOW, hint_of_place
@@ -205,7 +205,7 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
         repeated = sum(other.text.upper() == word for other in tokens) > 1
         known = any(part in _KEYWORDS or part in KEYWORDS for part in word.split())
         if len(word) > 3 and not repeated and not known:
-            meant = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
+            meant = close_names(word, _KEYWORDS, least=0.75)
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"
     return None
@@ -455,12 +455,12 @@ def _in_life(words: Sequence[str], before: Sequence[str], here: str) -> str | No
     known = _OF_LIVES.get(last) or (("START", "INTO", "WITH") if declares else ())
     if words[0] == "SUBSCRIBE" and len(before) > 2:
         return _SUBSCRIBE if here not in ("", ";") and (last == ")" or "SELECT" not in before) else None
-    meant = [] if here in known else difflib.get_close_matches(here, known, n=1, cutoff=0.7)
+    meant = [] if here in known else close_names(here, known, least=0.7)
     if meant:
         return f"did you mean {meant[0]}?"
-    if here in _STARTS and last != "START" and difflib.get_close_matches(last, ("START",), cutoff=0.7):
+    if here in _STARTS and last != "START" and close_names(last, ("START",), least=0.7):
         return f"did you mean START in place of {last}?"
-    return _RETAIN if "RETAIN" in before[-3:] and difflib.get_close_matches(here, ("COLUMNS",), cutoff=0.7) else None
+    return _RETAIN if "RETAIN" in before[-3:] and close_names(here, ("COLUMNS",), least=0.7) else None
 
 
 def _behind_query(words: Sequence[str], before: Sequence[str], here: str) -> str | None:
@@ -525,7 +525,7 @@ def _in_valid(before: Sequence[str], here: str) -> str | None:
         return _NEXT if clause[1:2] == ["NEXT"] or "NEXT" in clause else _UNTIL
     if len(clause) > 1 or clause[0] in _PREDICATES:
         return None
-    similar = difflib.get_close_matches(here, ("FOR", "FROM", "UNTIL"), n=1)
+    similar = close_names(here, ("FOR", "FROM", "UNTIL"))
     if similar and here not in similar:
         return f"did you mean VALID {similar[0]}?"
     return _VALID if here in ("BETWEEN", "TO", "(", "PERIOD", "INTERVAL", "ON") or here.isdecimal() else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, nearest
+from penstock.errors import PenstockError, close_names, nearest
 from penstock.pgwire.protocol.errors import WireError
 from penstock.pgwire.replies import LineRows, TableRows, text_columns
 from penstock.pgwire.statements.clauses import Reader, SettingClause, read_modes
@@ -189,7 +188,7 @@ class SessionState:
     def check_shown(self, statement: Statement) -> None:
         """Raise WireError 42704 for SHOW with a setting that is misspelt."""
         name = "".join(token.text for token in statement.tokens[1:]).lower()
-        close = difflib.get_close_matches(name, self.variables.all(), n=1, cutoff=_CLOSE)
+        close = close_names(name, self.variables.all(), least=_CLOSE)
         if close:
             raise WireError("42704", f"there is no setting {name}", f"did you mean {close[0]}?", code="P0104")
 

@@ -6,7 +6,6 @@ the first error, and `errors`, all of them. Secrets are removed; there is never 
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from penstock.errors import CODES, Busy, PenstockError, Position, ScriptErrors, ScriptWarning, log_internal
+from penstock.errors import CODES, Busy, PenstockError, Position, ScriptErrors, ScriptWarning, likeness, log_internal
 from penstock.redaction import redacted_line, redacted_text
 
 MEDIA = "application/problem+json"
@@ -154,9 +153,9 @@ def _like(path: Sequence[str], route: Sequence[str], cost: float = 0.0) -> tuple
             if not word:
                 return None
             continue
-        likeness = difflib.SequenceMatcher(None, word.lower()[:100], other).ratio()
-        if likeness < _LIKE:
+        alike = likeness(word.lower()[:100], other)
+        if alike < _LIKE:
             return None
-        cost += 1 - likeness
+        cost += 1 - alike
         words[i] = other
     return (cost, "/" + "/".join(words)) if cost <= _MOST else None

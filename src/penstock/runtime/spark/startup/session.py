@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import difflib
 import logging
 import os
 import sys
@@ -19,7 +18,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, close_names
 from penstock.events import log_event, logger_of
 from penstock.runtime.java import require_java
 from penstock.runtime.spark.startup.jvm import (
@@ -227,7 +226,7 @@ def unknown_settings(settings: Mapping[str, str], known: Collection[str]) -> lis
     for name in sorted(settings):
         if name == "spark.master" or name in known or name.startswith(_FREE):
             continue
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        near = close_names(name, known, least=0.8)
         found.append(f"Spark has no setting {name}" + (f": did you mean {near[0]}?" if near else ", and ignores it"))
     return found
 
