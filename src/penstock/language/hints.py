@@ -45,17 +45,6 @@ _IN_QUERY = {
     **dict.fromkeys(("TUMBLE", "TUMBLING", "SLIDING", "HOP", "HOPPING", "ADVANCE", "SIZE", "WINDOW", "#"), WINDOW),
     "SESSION": SESSION,
 }
-_KEYWORDS = (
-    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "JOIN",
-    "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "USING", "DISTINCT", "BETWEEN", "RANGE", "ROWS",
-    "SLIDE", "UNBOUNDED", "PARTITION", "PRECEDING", "INTERNAL", "FREQUENCY", "FREQUENT", "SAMPLE", "TIMESTAMP",
-    "OPERATION",
-    "WITHIN", "TIMEOUT", "SYSTEM", "PRIMARY", "RELATION", "RETROACTIVE", "VALUES", "INTO", "CREATE", "INSERT",
-    "ISTREAM", "DSTREAM", "RSTREAM", "WSTREAM", "RESTORE", "INTERVAL", "REPLACE", "EXISTS", "CASCADE", "START",
-    "RETAIN", "RESET", "SNAPSHOT", "PROGRESS", "STATE", "OVERLAPS", "CONTAINS", "EQUALS", "PRECEDES", "SUCCEEDS",
-    "IMMEDIATELY", "STARTED", "DURING", "FINISHES", "FINISHED", "MEETS", "CONSTRAINT", "CONSTRAINTS", "UNIQUE",
-    "FOREIGN", "REFERENCES", "CLUSTERED", "ORDERED", "ASSERTED", "CHECKED", "OBSERVED", "SUGGESTED",
-)  # fmt: skip
 _BEGINNINGS = (
     "CREATE",
     "INSERT",
@@ -128,6 +117,14 @@ _PREDICATES = (
     "FINISHES",
     "FINISHED",
     "IMMEDIATELY",
+)
+#: Keywords of four letters that a misspelt word is like; many names are like the others.
+_SHORT = ("FROM", "INTO", "JOIN", "LEFT", "FULL", "ROWS")
+#: What a misspelt word may have been: keywords of the grammar, and those of expressions. A unit may have an S.
+_MEANT = (
+    *(word for word in KEYWORDS if (len(word) > 4 and word not in Unit.__members__) or word in _SHORT),
+    "BETWEEN",
+    *(word for word in _PREDICATES if len(word) > 4),
 )
 #: Clauses of periods at a place where they mean nothing, by their two words.
 _PAIRS = {
@@ -203,9 +200,9 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
             return foreign[word]
         # PRIMARY KEY is one token; what the statement has several times is a name.
         repeated = sum(other.text.upper() == word for other in tokens) > 1
-        known = any(part in _KEYWORDS or part in KEYWORDS for part in word.split())
+        known = any(part in _MEANT or part in KEYWORDS for part in word.split())
         if len(word) > 3 and not repeated and not known:
-            meant = close_names(word, _KEYWORDS, least=0.75)
+            meant = close_names(word, _MEANT, least=0.75)
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"
     return None
