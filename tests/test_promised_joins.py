@@ -245,13 +245,7 @@ def test_no_more_is_stored_than_is_held(monkeypatch: pytest.MonkeyPatch, seed: i
     watched = _Watched(monkeypatch)
     checked = 0
     for text in (*JOINS[:7], JOINS[8]):
-        rows = {name: _rows(random, random.choice((1, 2, 4))) for name in "AB"}
-        declared = ""
-        for name in "AB":
-            kinds = random.sample(KINDS[: 5 if name == "B" else 4], random.randrange(1, 3))
-            promises = " ".join(kind if kind == KINDS[0] else kind + random.choice(WITHIN) for kind in kinds)
-            declared += _stream(name, COLUMNS, promises)
-        query = _query(declared, text.format(a=random.choice(WINDOWS[0]), b=random.choice(WINDOWS[1])))
+        query, rows, declared = random_join(random, text)
         inputs = _inputs(query, rows)
         plan = plan_queries([query], None, Strategy.PATTERN)
         if not any(isinstance(step.spec, PromisedJoinSpec) for step in plan.steps):

@@ -7,10 +7,11 @@ import pytest
 from penstock.language.scripts import Catalog, bind_script
 
 
-def _warnings(condition: str, catalog: Catalog) -> list[tuple[str, str]]:
-    """Return the message and the marked text of every warning of a query with this condition."""
-    warnings = bind_script(f"SELECT a FROM s WHERE {condition}", catalog).warnings
-    places = [w.position for w in warnings]
+def _warnings(text: str, catalog: Catalog) -> list[tuple[str, str]]:
+    """Return the warnings of a query, or of one with a condition, each with the text that it marks."""
+    query = text if text.startswith(("SELECT", "DSTREAM")) else f"SELECT a FROM s WHERE {text}"
+    warnings = bind_script(query, catalog).warnings
+    places = [warning.position for warning in warnings]
     marked = [p.text[p.column - 1 : p.column - 1 + p.length] for p in places]
     return [(w.message, text) for w, text in zip(warnings, marked, strict=True)]
 
@@ -42,7 +43,7 @@ def test_a_computed_text_that_is_no_value(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    "condition",
+    "text",
     [
         "a > '10'",
         "ts > '2013-12-01'",
@@ -59,14 +60,23 @@ def test_a_computed_text_that_is_no_value(catalog: Catalog) -> None:
         "a NOT IN (1, 2)",
         "a IN (1, NULL)",
         "b > '3'",
+        "SELECT p.a FROM s p, s q WHERE p.a = q.a",
+        "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.a = r.a)",
+        "SELECT a FROM s WHERE a IN (SELECT a FROM r)",
+        "DSTREAM(SELECT a FROM s [RANGE 1 HOUR])",
+        "SELECT DISTINCT a, b FROM s",
+        "SELECT a AS x, a AS other FROM s",
+        "SELECT a total FROM s",
+        "SELECT a / 2, a % 2 FROM s",
+        "SELECT a + CAST(b AS DOUBLE) FROM s",
     ],
 )
-def test_texts_without_a_warning(condition: str, catalog: Catalog) -> None:
-    assert _warnings(condition, catalog) == []
+def test_what_has_no_warning(text: str, catalog: Catalog) -> None:
+    assert _warnings(text, catalog) == []
 
 
 @pytest.mark.parametrize(
-    ("condition", "message", "marked"),
+    ("text", "message", "marked"),
     [
         ("a = NULL", "a comparison with NULL is NULL, never true", "a = NULL"),
         ("NULL <> a", "a comparison with NULL is NULL, never true", "NULL <> a"),
@@ -85,10 +95,29 @@ def test_texts_without_a_warning(condition: str, catalog: Catalog) -> None:
         ),
         ("b LIKE '*a*'", "'*a*' has no % and no _, so it matches only itself", "'*a*'"),
         ("b > 3", "b is a text: what is no number in it is NULL here", "b > 3"),
+        ("SELECT p.a FROM s p, s q WHERE p.a = p.a", "p.a is compared with itself", "p.a = p.a"),
+        (
+            "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.a = a)",
+            "s.a and a are the same column",
+            "s.a = a",
+        ),
+        (
+            "SELECT a FROM s WHERE b IN (SELECT b FROM r)",
+            "b is a column of the enclosing query here, and none of the subquery's sources",
+            None,
+        ),
+        ("DSTREAM(SELECT a FROM s)", "no row ever leaves this answer, so DSTREAM emits none", None),
+        ("SELECT DISTINCT(a), b FROM s", "DISTINCT is of all items together, not of the first", "(a)"),
+        ("SELECT a x FROM s", "a is called x here, the name of a column", "x"),
+        ("SELECT a / 0 FROM s", "a division by zero is NULL", "a / 0"),
+        ("SELECT a % 0 FROM s", "a division by zero is NULL", "a % 0"),
+        ("SELECT a + b FROM s", "b is a text: what is no number in it is NULL here", "b"),
     ],
 )
-def test_what_is_never_true(condition: str, message: str, marked: str, catalog: Catalog) -> None:
-    assert _warnings(condition, catalog) == [(message, marked)]
+def test_what_is_surely_not_meant(text: str, message: str, marked: str | None, catalog: Catalog) -> None:
+    """marked: None for a place that is not looked at."""
+    ((found, place),) = _warnings(text, catalog)
+    assert found == message and marked in (None, place)
 
 
 def test_a_number_that_is_cut(catalog: Catalog) -> None:
@@ -205,53 +234,6 @@ def test_a_relation_that_is_none_of_allens() -> None:
     expected = [("ALLEN(..) is never 'overlap'", "'overlap'", "did you mean overlaps or overlapped by?")]
     assert _shown(f"{_CLICKS}; {query} 'overlap'") == expected
     assert _shown(f"{_CLICKS}; {query} 'met by'") == []
-
-
-@pytest.mark.parametrize(
-    ("query", "message", "marked"),
-    [
-        ("SELECT p.a FROM s p, s q WHERE p.a = p.a", "p.a is compared with itself", "p.a = p.a"),
-        (
-            "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.a = a)",
-            "s.a and a are the same column",
-            "s.a = a",
-        ),
-        (
-            "SELECT a FROM s WHERE b IN (SELECT b FROM r)",
-            "b is a column of the enclosing query here, and none of the subquery's sources",
-            None,
-        ),
-        ("DSTREAM(SELECT a FROM s)", "no row ever leaves this answer, so DSTREAM emits none", None),
-        ("SELECT DISTINCT(a), b FROM s", "DISTINCT is of all items together, not of the first", "(a)"),
-        ("SELECT a x FROM s", "a is called x here, the name of a column", "x"),
-        ("SELECT a / 0 FROM s", "a division by zero is NULL", "a / 0"),
-        ("SELECT a % 0 FROM s", "a division by zero is NULL", "a % 0"),
-        ("SELECT a + b FROM s", "b is a text: what is no number in it is NULL here", "b"),
-    ],
-)
-def test_what_is_surely_not_meant(query: str, message: str, marked: str | None, catalog: Catalog) -> None:
-    (warning,) = bind_script(query, catalog).warnings
-    place = warning.position
-    assert warning.message == message
-    assert marked in (None, place.text[place.column - 1 : place.column - 1 + place.length])
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT p.a FROM s p, s q WHERE p.a = q.a",
-        "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.a = r.a)",
-        "SELECT a FROM s WHERE a IN (SELECT a FROM r)",
-        "DSTREAM(SELECT a FROM s [RANGE 1 HOUR])",
-        "SELECT DISTINCT a, b FROM s",
-        "SELECT a AS x, a AS other FROM s",
-        "SELECT a total FROM s",
-        "SELECT a / 2, a % 2 FROM s",
-        "SELECT a + CAST(b AS DOUBLE) FROM s",
-    ],
-)
-def test_what_may_be_meant(query: str, catalog: Catalog) -> None:
-    assert bind_script(query, catalog).warnings == ()
 
 
 def test_a_text_is_joined_by_its_operator(catalog: Catalog) -> None:

@@ -52,6 +52,10 @@ def is_atomic(type_: pa.DataType) -> bool:
     return is_numeric(type_) or type_ in (BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, DURATION, NULL)
 
 
+#: The hint of arithmetic over texts.
+TEXTS_JOINED = "texts are joined by ||: a || '-' || b"
+
+
 def misfit(what: str, types: Sequence[pa.DataType], hint: str | None = None) -> PenstockError:
     """Return the P0203 for `what`, which does not accept `types`."""
     *rest, last = (type_name(t) for t in types)

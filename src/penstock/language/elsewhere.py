@@ -70,6 +70,12 @@ _HISTOGRAM = "COUNT(*) with GROUP BY FLOOR(number / 10) counts ranges, APPROX_QU
 _COUNT_MIN = "COUNT_MIN_SKETCH(value, 0.001, 0.99) and COUNT_MIN_ESTIMATE(sketch, value)"
 _DDSKETCH = "APPROX_QUANTILE(number, 0.5) is within 1 % of the value, APPROX_PERCENTILE(value, 0.5) near it in rank"
 
+#: Functions that exist here with other arguments, in capitals: with how many arguments other systems call them, whether
+#: the first is a unit of time without quotes, and what to write instead.
+OTHER_CALLS: dict[str, tuple[tuple[int, bool, str], ...]] = {
+    **dict.fromkeys(("DATEDIFF", "DATE_DIFF"), ((3, True, _APART),)),
+    "ISNULL": ((2, False, "COALESCE(value, other) is the other one where the value is NULL"),),
+}
 #: Functions of Spark, Flink and others, in capitals -> what to write instead.
 FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"), _RANKS),

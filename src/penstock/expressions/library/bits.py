@@ -17,6 +17,7 @@ from penstock.expressions.coercion import (
     INT,
     NULL,
     STRING,
+    TEXTS_JOINED,
     cast_to,
     implicit,
     is_integer,
@@ -34,7 +35,7 @@ def _integers(name: str, arguments: Sequence[Expression]) -> Typed:
     types = [a.type for a in arguments]
     if not all(is_integer(t) or t == NULL for t in types):
         texts = name == "&" and any(map(pa.types.is_string, types))
-        raise misfit(name, types, "texts are joined by ||: a || '-' || b" if texts else None)
+        raise misfit(name, types, TEXTS_JOINED if texts else None)
     common = INT if all(t == NULL for t in types) else next(t for t in types if t != NULL)
     for type_ in types:
         common = common if type_ == NULL else wider_number(common, type_)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.expressions.calls.functions import build_call, row_of
+from penstock.expressions.coercion import TEXTS_JOINED
 from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import AggregateCall, Cast, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
@@ -161,7 +162,7 @@ class ScalarBinder:
         for side, operand in zip((node.this, node.expression), bound.children, strict=False):
             if isinstance(side, exp.Column) and isinstance(operand, Cast) and pa.types.is_string(operand.argument.type):
                 shown = self.context.source.slice(span_of(side))
-                joined = "; texts are joined by ||" if isinstance(node, exp.Add) else ""
+                joined = f"; {TEXTS_JOINED}" if isinstance(node, exp.Add) else ""
                 message = f"{shown} is a text: what is no number in it is NULL here"
                 hint = f"CAST({shown} AS DOUBLE) means the same{joined}"
                 self.context.warn(message, span_of(side), hint)
@@ -182,7 +183,7 @@ class ScalarBinder:
                 name = type_name(operand.type)
                 hint = f"write a value of {name}" + (", or CAST the other side to STRING" if compares else "")
                 if isinstance(node, exp.Add):
-                    hint = "texts are joined by ||: a || '-' || b"
+                    hint = TEXTS_JOINED
                 self.context.warn(f"{str(text.value)!r} is no {name}: it is NULL here", span_of(literal), hint)
 
     def output(self, name: Name) -> Expression | None:

@@ -39,7 +39,7 @@ from penstock.language.binder.scalars.summary_estimates import summary_estimate
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.catalog import Catalog
 from penstock.language.dialect import span_of
-from penstock.language.elsewhere import FUNCTIONS
+from penstock.language.elsewhere import FUNCTIONS, OTHER_CALLS
 from penstock.language.hints import WINDOW_FUNCTIONS
 from penstock.language.places import WINDOW
 from penstock.language.queries import StreamOperator
@@ -252,11 +252,9 @@ def _refuse_elsewhere(binder: ScalarBinder, node: exp.Expr, name: str) -> None:
     first = node.expressions[0] if node.expressions else None
     unit = first.name.upper() if isinstance(first, exp.Column) else ""
     of_unit = unit.removesuffix("S") in _EXTRACTED and first is not None and not binder.scope.knows(name_of(first.this))
-    hint = FUNCTIONS["TIMESTAMPDIFF"] if name in ("DATEDIFF", "DATE_DIFF") and of_unit else None
-    if name == "ISNULL" and len(node.expressions) == 2:
-        hint = "COALESCE(value, other) is the other one where the value is NULL"
-    if hint is not None:
-        binder.context.fail("P0204", f"{name} does not have these arguments", name_span(node), hint)
+    for count, begins_with_unit, hint in OTHER_CALLS.get(name, ()):
+        if len(node.expressions) == count and (of_unit or not begins_with_unit):
+            binder.context.fail("P0204", f"{name} does not have these arguments", name_span(node), hint)
 
 
 def called_aggregate(node: exp.Expr, catalog: Catalog) -> bool:

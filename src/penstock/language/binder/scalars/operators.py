@@ -322,8 +322,12 @@ def _comparison(name: str) -> Binding:
 def _refuse_unquoted(binder: ScalarBinder, nodes: Sequence[exp.Expr]) -> None:
     """Refuse, with P0202, an unknown name that is compared with a column of texts: probably a text without quotes."""
     unknown = [node for node in nodes if _is_unknown(binder, node)]
+    if not unknown:
+        return
     known: list[exp.Expr] = [node for node in nodes if isinstance(node, exp.Column) and node not in unknown]
-    if not unknown or not any(pa.types.is_string(bound.type) for bound in binder.bind_all(known)):
+    if not any(pa.types.is_string(bound.type) for bound in binder.bind_all(known)):
+        # It fails, as it has what is unknown.
+        binder.bind_all([node for node in nodes if node not in known])
         return
     name = name_of(unknown[0].this)
     meant = nearest(name.text, [entry.name for entry in binder.scope.entries if entry.named]) or ""
