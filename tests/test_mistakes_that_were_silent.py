@@ -12,10 +12,11 @@ import pytest
 from penstock import Session
 from penstock.algebra.nodes.scans import Source
 from penstock.cli.shared.answers import warnings_of
+from penstock.control.engine import SelectScope
 from penstock.control.row_changes import replaced_rows, row_notices
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.binder.statements.punctuations import read_punctuation
-from penstock.language.scripts import bind_script
+from penstock.language.scripts import bind_script, bind_select
 from penstock.language.scripts.parse import parse_script
 from penstock.language.scripts.script_binder import bind_command
 from penstock.physical.execution.ingest import unit_warning
@@ -78,6 +79,45 @@ def test_a_frame_in_milliseconds_warns() -> None:
     session.stream("f", pa.table({"k": [1], "t": [_MILLISECONDS]}), timestamp="t")
     with pytest.warns(UserWarning, match="UNIT MILLISECOND declares that"):
         session.select("SELECT COUNT(*) FROM f")
+
+
+def test_a_table_that_is_not_declared_is_named_as_such() -> None:
+    session = Session()
+    for ask in (session.select, session.query, session.execute):
+        with pytest.raises(ScriptErrors) as caught:
+            ask("SELECT k FROM frame")
+        (error,) = caught.value.errors
+        assert "session.stream('frame', table, timestamp=..)" in (error.hint or "")
+    session.stream("frames", pa.table({"k": [1], "t": [1]}), timestamp="t")
+    with pytest.raises(ScriptErrors, match=r"did you mean frames\?") as caught:
+        session.select("SELECT k FROM frame")
+    assert "session.stream" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("retained", "hint"),
+    [("", "on Spark, RETAIN keeps them"), ("RETAIN 1 HOUR", "RETAIN keeps is read on Spark alone")],
+)
+def test_rows_of_a_stream_that_are_not_kept(retained: str, hint: str) -> None:
+    text = f"CREATE STREAM m (k INT, t TIMESTAMP) FROM MEMORY () TIMESTAMP BY t {retained}"
+    catalog = bind_script(text, live=True).catalog
+    with pytest.raises(PenstockError, match="the rows of stream m are not kept") as caught:
+        SelectScope({}).check_whole(bind_select("SELECT k FROM m", catalog).query)
+    assert caught.value.code == "P0711" and hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "declared", ["", "CREATE STREAM s (t INT) FROM MEMORY () TIMESTAMP BY t; CREATE QUERY q AS SELECT t FROM s"]
+)
+def test_a_query_that_is_not_declared_is_explained_by_itself(declared: str) -> None:
+    session = Session()
+    if declared:
+        session.execute(declared)
+    for name in ("nosuch", "SELECT t FROM s"):
+        with pytest.raises(PenstockError, match="unknown query") as caught:
+            session.explain(name)
+        named = "known: q" if declared and " " not in name else "session.query('SELECT ..')"
+        assert named in (caught.value.hint or "")
 
 
 def _relation(operation: str = "") -> Source:

@@ -7,7 +7,8 @@ single queries over bounded inputs. It uses an existing SparkSession, or starts 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -146,7 +147,9 @@ class Session:
     def select(self, text: str) -> Snapshot:
         """Return the answer of a one-time query: its rows at one instant, after its sources have been read to their
         ends in this process. Raises ScriptErrors, and P0622 for a source without an end."""
-        answer = self._answer_once(bind_select(script_argument(text), self.catalog, self.settings))
+        with _frames_hinted():
+            query = bind_select(script_argument(text), self.catalog, self.settings)
+        answer = self._answer_once(query)
         for warning in (*("\n".join(lines) for lines in answer.left_out()), *answer.warnings):
             warnings.warn(warning, stacklevel=2)
         return Snapshot(answer)
@@ -163,7 +166,8 @@ class Session:
     def _bind(self, script: str, file: str | None, one_time: bool, live: bool) -> BoundScript:
         """Return the bound script, with its results in places of their own; `warnings` are those of this script
         then."""
-        bound = bind_script(script_argument(script), self.catalog, self.settings, file, one_time, live)
+        with _frames_hinted():
+            bound = bind_script(script_argument(script), self.catalog, self.settings, file, one_time, live)
         messages = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
         errors = [message for message in messages if isinstance(message, PenstockError)]
         if errors:
@@ -358,12 +362,15 @@ class Session:
         declared = self.catalog.queries.get(text_argument(query, "the name of a query").lower())
         if declared is None:
             hint = nearest(query, [q.name for q in self.catalog.queries.values()])
-            raise PenstockError("P0201", f"unknown query {query}", hint=hint)
+            if hint is None or " " in query.strip():
+                hint = "a query is declared by CREATE QUERY; session.query('SELECT ..') is one that is not declared"
+            raise PenstockError("P0201", f"unknown query {query[:100]}", hint=hint)
         return declared
 
     def query(self, text: str) -> QueryHandle:
         """Return a handle of a query that is not declared."""
-        return QueryHandle(self, bind_query(script_argument(text), self.catalog, self.settings))
+        with _frames_hinted():
+            return QueryHandle(self, bind_query(script_argument(text), self.catalog, self.settings))
 
     def statistics(self, query: Query, catalog: Catalog, settings: Settings) -> Statistics:
         """Return the statistics of the sources of `query` before it runs."""
@@ -559,3 +566,17 @@ def _listed(action: Show, bound: BoundScript) -> list[tuple[str | None, ...]]:
         known = (None, None) if query is None else (kind_of_rows(query.root.is_stream), query.sink.connector)
         rows.append((name, "DECLARED", *known, None, redacted_text(text or name)))
     return rows
+
+
+@contextmanager
+def _frames_hinted() -> Iterator[None]:
+    """Extend the hint for an unknown name: it may be that of a variable with a table."""
+    try:
+        yield
+    except PenstockError as error:
+        for one in error.errors if isinstance(error, ScriptErrors) else [error]:
+            if one.code == "P0201" and not (one.hint or "").startswith("did you mean"):
+                name = one.message.rsplit(" ", 1)[-1]
+                how = f"session.stream({name!r}, table, timestamp=..) or session.relation declares a table of Python"
+                one.hint = f"{one.hint}; {how}" if one.hint else how
+        raise

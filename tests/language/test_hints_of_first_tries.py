@@ -11,6 +11,20 @@ _OF_FILES = "CREATE STREAM m (k INT, at TIMESTAMP) FROM FILES (path 'a.csv'"
 _OF_KAFKA = "CREATE STREAM m (k INT, at TIMESTAMP) FROM KAFKA (topic 't', format 'json'"
 #: (a statement over s and r, the code of its error, a part of its hint)
 _HINTS = (
+    ("SELECT CAST(ts AS DATE, 'UTC') AS d FROM s", "P0901", "all times are in UTC"),
+    ("SELECT DATE_TRUNC(ts, 'day') AS d FROM s", "P0203", "DATE_TRUNC('day', ..)"),
+    ("SELECT TRUNC(x) AS z FROM s", "P0204", "ROUND(x, 2)"),
+    ("SELECT TRUNC(x, 2) AS z FROM s", "P0203", "ROUND(x, 2)"),
+    ("SELECT a FROM s SLIDE 5 MINUTES", "P0101", "in brackets"),
+    ("SELECT a FROM s WHERE a > 1 RANGE 5 MINUTES", "P0101", "in brackets"),
+    ("SELECT s.a FROM s [NOW] JOIN r USING (x)", "P0202", "on both sides: a"),
+    ("SELECT s.a FROM s [NOW] JOIN (SELECT a AS k FROM r) AS q USING (k)", "P0202", "ON a.k = b.l"),
+    ("SELECT a FROM s WHERE a IN %s", "P0101", "IN ($1, $2)"),
+    ("SELECT a FROM s WHERE a IN $1", "P0101", "IN ($1, $2)"),
+    ("SELECT a FROM public.s", "P0101", "without a schema: s"),
+    ("INSERT INTO public.s VALUES (1)", "P0101", "without a schema: s"),
+    ("DROP STREAM public.s", "P0101", "without a schema: s"),
+    ("SELECT public.s.a FROM s", "P0901", "no schema: s.a"),
     ("SELECT DISTINCT ON (a) a, x FROM s", "P0101", "[PARTITION BY key ROWS 1]"),
     ("SET format = 'csv'", "P0104", "\\format csv"),
     ("ALTER RELATION r ADD UNIQUE (a)", "P0101", "PRIMARY KEY (k) in its declaration"),

@@ -69,6 +69,7 @@ def test_a_computed_text_that_is_no_value(catalog: Catalog) -> None:
         "SELECT a total FROM s",
         "SELECT a / 2, a % 2 FROM s",
         "SELECT a + CAST(b AS DOUBLE) FROM s",
+        "SELECT ROUND(CAST(b AS DOUBLE)), HOUR(b), UPPER(b) FROM s",
     ],
 )
 def test_what_has_no_warning(text: str, catalog: Catalog) -> None:
@@ -112,6 +113,9 @@ def test_what_has_no_warning(text: str, catalog: Catalog) -> None:
         ("SELECT a / 0 FROM s", "a division by zero is NULL", "a / 0"),
         ("SELECT a % 0 FROM s", "a division by zero is NULL", "a % 0"),
         ("SELECT a + b FROM s", "b is a text: what is no number in it is NULL here", "b"),
+        ("SELECT ROUND(b, 1) AS z FROM s", "b is a text: what is no number in it is NULL here", "b"),
+        ("SELECT SQRT(b) AS z FROM s", "b is a text: what is no number in it is NULL here", "b"),
+        ("SELECT ABS(b) AS z FROM s", "b is a text: what is no number in it is NULL here", "b"),
     ],
 )
 def test_what_is_surely_not_meant(text: str, message: str, marked: str | None, catalog: Catalog) -> None:
@@ -236,14 +240,26 @@ def test_a_relation_that_is_none_of_allens() -> None:
     assert _shown(f"{_CLICKS}; {query} 'met by'") == []
 
 
-def test_a_text_is_joined_by_its_operator(catalog: Catalog) -> None:
-    (warning,) = bind_script("SELECT a + '-' FROM s", catalog).warnings
-    assert warning.hint == "texts are joined by ||: a || '-' || b"
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT a + '-' FROM s", "texts are joined by ||: a || '-' || b"),
+        ("SELECT '2024-05-01' + 1 FROM s", "DATE '2024-05-01' + INTERVAL 1 DAY is a day later"),
+        ("SELECT '2024-05-01 10:00' - 1 FROM s", "DATE '2024-05-01 10:00' + INTERVAL 1 DAY is a day later"),
+        ("CREATE QUERY q AS SELECT a, a FROM s", "choose a name with AS, as in a AS happened"),
+    ],
+)
+def test_what_is_to_be_written_instead(query: str, hint: str, catalog: Catalog) -> None:
+    (warning,) = bind_script(query, catalog).warnings
+    assert warning.hint == hint
 
 
-def test_a_name_that_is_taken_twice_is_none_of_the_result(catalog: Catalog) -> None:
-    (warning,) = bind_script("CREATE QUERY q AS SELECT a, a FROM s", catalog).warnings
-    assert warning.hint == "choose a name with AS, as in a AS happened"
+def test_rows_without_a_timestamp(catalog: Catalog) -> None:
+    declared = "CREATE STREAM m (k INT, at TIMESTAMP) FROM MEMORY () TIMESTAMP BY at;"
+    (warning,) = bind_script(f"{declared} INSERT INTO m (k) VALUES (1)").warnings
+    assert warning.message == "rows without at, the timestamp of m, are dead letters and in no answer"
+    assert warning.hint == "name it too: INSERT INTO m (k, at) VALUES ..."
+    assert bind_script(f"{declared} INSERT INTO m (at, k) VALUES ('2024-05-01', 1)").warnings == ()
 
 
 def test_a_sample_of_nothing(catalog: Catalog) -> None:

@@ -293,6 +293,8 @@ def test_relations_over_http(running: Running) -> None:
             answer = http.get("/v1/relations/queries", params={"where": where})
             assert answer.status_code == 400 and answer.json()["code"] == code, answer.text
         assert http.get("/v1/relations/nothing").json()["code"] == "P0201"
+        own = http.get("/v1/relations/warm").json()
+        assert own["code"] == "P0201" and "GET /v1/queries/q/results" in own["hint"]
         csv = http.get("/v1/relations/versions", headers={"Accept": "text/csv"})
         assert csv.text.splitlines()[0] == "number,command,commands,at,is_current"
 

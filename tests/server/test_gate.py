@@ -172,6 +172,8 @@ def test_a_misspelt_member_or_cursor_has_the_right_one(client: httpx.Client) -> 
         assert answer.json()["message"] == f"the body has an unknown member {name!r}" and answer.json()["hint"] == hint
     answer = client.patch("/v1/entities/query:warm", json={"weight": 2})
     assert answer.status_code == 400 and '{"attributes": {"weight": ...}}' in answer.json()["hint"]
+    answer = client.get("/v1/queries/warm/results", params={"from": "2024-05-01T10:00:00Z"})
+    assert answer.status_code == 400 and "SUBSCRIBE TO warm AS OF '2024-05-01T10:00:00Z'" in answer.json()["hint"]
     for cursor, hint in (("begining", "did you mean beginning?"), ("latest", "known: beginning, now")):
         answer = client.get("/v1/queries/warm/results", params={"from": cursor, "until": "now"})
         assert (answer.status_code, answer.json()["hint"]) == (400, hint)

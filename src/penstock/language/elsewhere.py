@@ -16,6 +16,7 @@ _WRITTEN = "DATE_FORMAT(time, 'yyyy-MM-dd HH:mm:ss') writes a time as text, CAST
 _NO_WAITING = "no function waits: SUBSCRIBE TO query follows a result, \\watch 2 in the shell or psql repeats a SELECT"
 _GROUPS = "one query for each grouping, UNION ALL between them"
 _LISTED = "ARRAY_AGG(DISTINCT value) gives each value once, STRING_AGG(value, ', ') all of them as one text"
+_TRUNCATED = "TRUNC(date, 'month') is of dates; FLOOR(x), ROUND(x, 2) and CAST(x AS BIGINT) are of numbers"
 _LATEST = "MAX_BY(value, by) is the value of the row with the greatest `by`, LAST(value) that of the latest row"
 _OFFSETS = "LAST(value) is that of the latest row of the group by its timestamp, FIRST(value) that of the earliest"
 _READ = "TO_TIMESTAMP(text, 'yyyy-MM-dd HH:mm:ss') reads a time from a text"
@@ -74,6 +75,7 @@ _DDSKETCH = "APPROX_QUANTILE(number, 0.5) is within 1 % of the value, APPROX_PER
 #: the first is a unit of time without quotes, and what to write instead.
 OTHER_CALLS: dict[str, tuple[tuple[int, bool, str], ...]] = {
     **dict.fromkeys(("DATEDIFF", "DATE_DIFF"), ((3, True, _APART),)),
+    "TRUNC": ((1, False, _TRUNCATED),),
     "ISNULL": ((2, False, "COALESCE(value, other) is the other one where the value is NULL"),),
 }
 #: Functions of Spark, Flink and others, in capitals -> what to write instead.
@@ -175,6 +177,8 @@ NAMES: dict[str, str] = {
 CLAUSES: dict[str, str] = {
     "a window function (OVER)": _RANKS,
     "AT TIME ZONE": _UTC,
+    "a name of more than two parts": "a column has its source before it, and no schema: s.a",
+    "a second argument of CAST": f"TO_DATE(text, 'yyyy-MM-dd') and TO_TIMESTAMP read a text by a format; {_UTC}",
     "LATERAL VIEW": _ARRAYS,
     "PIVOT": "COUNT(*) FILTER (WHERE place = 'a') AS a, and so on for every column of the answer",
     "QUALIFY": _RANKS,

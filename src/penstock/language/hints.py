@@ -168,6 +168,8 @@ _OF_LIVES = {
 _ALTERATIONS = frozenset(("PAUSE", "RESUME", "SET", "RENAME", "INTO", "AS", "FROM", "SWAP"))
 #: Statements of TSQL2, by their first word.
 _TSQL2 = frozenset(("VALIDTIME", "SEQUENCED", "NONSEQUENCED", "VALID"))
+#: Statements in which a name has one part.
+_WITH_NAMES = frozenset(("INSERT", "UPDATE", "DELETE", "DROP", "ALTER", "DESCRIBE", "SUBSCRIBE"))
 #: Number of words before the unexpected one that may be the cause, having been parsed as names.
 _BACK = 2
 #: Number of words from VALID to a word that does not fit into its clause.
@@ -190,6 +192,13 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
         return "a statement ends with a semicolon"
     if here == "[" and index and tokens[index - 1].text == ")":
         return FUNCTIONS.get(_called(tokens[:index]))
+    if (
+        here in ("RANGE", "SLIDE", "SLIDES")
+        and sum({"[": 1, "]": -1}.get(token.text, 0) for token in tokens[:index]) < 1
+    ):
+        return WINDOW
+    if here == "." and index + 1 < len(tokens) and tokens[0].text.upper() in _WITH_NAMES:
+        return f"names stand alone, without a schema: {tokens[index + 1].text}"
     is_query = any(token.token_type is TokenType.SELECT for token in tokens[:index])
     foreign = _IN_QUERY if is_query or tokens[0].text.upper() != "CREATE" else _IN_DECLARATION
     for token in reversed(tokens[max(0, index - _BACK) : index + 1]):
@@ -334,6 +343,8 @@ def _of_a_clause(tokens: Sequence[Token], words: Sequence[str], index: int) -> s
         return "a list of values is IN: a IN (1, 2), or a = ANY (1, 2)"
     if here == "FOR" and words[index + 1 : index + 2] in (["UPDATE"], ["SHARE"]):
         return "leave it out: a SELECT reads one state, and nothing is locked"
+    if before == "IN" and here in ("$", "%", "?", ":"):
+        return "IN takes a list in brackets, with a parameter for each value, IN ($1, $2), or a query"
     placed = words[index - 2 : index] == ["%", "S"] and not here
     if placed or here in ("?", "$") or (here == ":" and before in (*_OPERATORS, "(", ",")):
         return (

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError, nearest
-from penstock.expressions.coercion import BIGINT, DATE, DOUBLE, INT, STRING, implicit, is_numeric
+from penstock.expressions.coercion import BIGINT, DATE, DOUBLE, INT, STRING, implicit, is_numeric, is_temporal, misfit
 from penstock.expressions.library.date_patterns import DatePattern, checked_pattern
 from penstock.expressions.library.registry import Function, takes
 from penstock.expressions.nodes import Expression, Literal
@@ -85,12 +85,16 @@ def _unit(name: str, argument: Expression) -> str | None:
 
 def _date_trunc_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     unit, value = arguments
+    if is_temporal(unit.type) and isinstance(value, Literal) and str(value.value).upper() in _UNITS:
+        raise misfit(name, [unit.type, value.type], f"the unit comes first: {name}('{value.value}', ..)")
     _unit(name, unit)
     return (implicit(unit, STRING, name), implicit(value, TIMESTAMP, name)), TIMESTAMP
 
 
 def _trunc_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     value, unit = arguments
+    if is_numeric(value.type):
+        raise misfit(name, [value.type, unit.type], "FLOOR(x), CEIL(x) and ROUND(x, 2) are of numbers")
     _unit(name, unit)
     return (implicit(value, DATE, name), implicit(unit, STRING, name)), DATE
 

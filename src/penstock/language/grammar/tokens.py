@@ -142,7 +142,7 @@ class TokenGrammar(ExpressionParser):
             hint = (
                 f"the only schema is {CONTROL_SCHEMA}, of the control relations of a server; other names stand alone"
                 if name.key != "public"
-                else "there is none of that name in the schema public"
+                else f"names stand alone, without a schema: {self._next.text if self._next else 'readings'}"
             )
             self._reject("a name of a stream or relation has one part", code="P0101", hint=hint)
         self._advance()

@@ -78,6 +78,11 @@ def _bind(statement: Insert, context: Context) -> InsertRows:
         hint = "INSERT needs a stream or relation declared FROM MEMORY ()"
         context.fail("P0208", f"{source.name} is declared FROM {source.connector}", name.span, hint)
     positions = _written_columns(statement, source, context)
+    if source.timestamp is not None and not {source.timestamp, source.punctuated} & set(positions):
+        column = source.columns[source.timestamp].name
+        message = f"rows without {column}, the timestamp of {source.name}, are dead letters and in no answer"
+        names = ", ".join([*(source.columns[i].name for i in positions), column])
+        context.warn(message, name.span, f"name it too: INSERT INTO {source.name} ({names}) VALUES ...")
     spans = statement.row_spans or tuple(name.span for _ in statement.rows)
     width = len(positions)
     fitting = [

@@ -28,6 +28,11 @@ from penstock.server.http.streams import STREAMED, StreamedFormat, opened, strea
 from penstock.server.roles import AccessRole
 from penstock.server.service import ScriptRequest
 
+#: Behind a hint for the name of what a user has declared.
+_OWN = (
+    "; control relations alone are here: POST /v1/statements takes any SELECT, GET /v1/queries/q/results is of a query"
+)
+
 router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}}, tags=["entities"])
 
 Id = Annotated[str, Path(min_length=1, max_length=1_000, description="The id of the entity, such as `query:12`.")]
@@ -110,6 +115,9 @@ async def relation(
         reply = await executed(request, door, ScriptRequest(script, caller))
         return script_response(reply, form, door.limits.rows)
     except PenstockError as error:
+        for one in (error, *getattr(error, "errors", ())):
+            if one.code == "P0201":
+                one.hint = f"{one.hint}{_OWN}"
         return problem(error)
 
 

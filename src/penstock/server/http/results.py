@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
@@ -25,6 +26,9 @@ from penstock.server.http.queries import Called, Name
 from penstock.server.http.statements import After
 from penstock.server.http.streams import PING, STREAMED, WAIT, StreamedFormat, opened, stream_response
 from penstock.server.roles import AccessRole
+
+#: How an instant begins, which is no cursor.
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}})
 
@@ -61,6 +65,10 @@ async def results(
     if beginning and snapshot:
         hint = "snapshot=true begins with the content of now, from=beginning with the first rows that are kept"
         raise Refused(400, "P0803", "snapshot and from=beginning are two places to begin at", hint=hint)
+    if place is not None and _DATE.match(place):
+        begun = f"SUBSCRIBE TO {name or query} AS OF '{place[:30]}', sent by POST /v1/statements, begins at an instant"
+        hint = f"a cursor comes with rows; from=beginning reads all that are kept, {begun}"
+        raise Refused(400, "P0803", f"{place[:100]!r} is no cursor", hint=hint)
     requested = ResultRequest(
         None if place in (None, "now", "beginning") else place, beginning, snapshot, progress, until == "now"
     )

@@ -171,8 +171,17 @@ def _common_names(left: Sequence[Entry], right: Sequence[Entry]) -> tuple[Name, 
 def _using(
     names: Sequence[Name], left: tuple[Entry, ...], right: tuple[Entry, ...], context: Context
 ) -> list[tuple[Entry, Entry]]:
-    left_entries = context.attempt(lambda: context.each(lambda n: Scope(left).resolve(n, None, context), names))
-    right_entries = context.each(lambda n: Scope(right).resolve(n, None, context), names)
+    def resolved(name: Name, side: tuple[Entry, ...], where: str, other: tuple[Entry, ...]) -> Entry:
+        scope = Scope(side)
+        if not scope.knows(name) and Scope(other).knows(name):
+            both = ", ".join(one.text for one in _common_names(left, right))
+            hint = f"on both sides: {both}" if both else "ON a.k = b.l compares columns of different names"
+            message = f"USING takes columns of both sides, and what is {where} of JOIN has no {name.text}"
+            context.fail("P0202", message, name.span, hint)
+        return scope.resolve(name, None, context)
+
+    left_entries = context.attempt(lambda: context.each(lambda n: resolved(n, left, "to the left", right), names))
+    right_entries = context.each(lambda n: resolved(n, right, "to the right", left), names)
     if left_entries is None:
         raise BindingFailed
     return list(zip(left_entries, right_entries, strict=True))

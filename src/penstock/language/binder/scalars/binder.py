@@ -10,8 +10,8 @@ from typing import ClassVar, TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.expressions.calls.functions import build_call, row_of
-from penstock.expressions.coercion import TEXTS_JOINED
+from penstock.expressions.calls.functions import build_call, build_cast, row_of
+from penstock.expressions.coercion import TEXTS_JOINED, is_numeric
 from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import AggregateCall, Cast, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
@@ -21,7 +21,7 @@ from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.dialect import span_of
 from penstock.language.queries import Name
 from penstock.language.text import SourceText, TextSpan
-from penstock.types import type_name
+from penstock.types import TIMESTAMP, type_name
 
 # --- Operators as a query has them, for messages: BETWEEN is computed by `>=` and `<=`, and shown as BETWEEN.
 
@@ -154,13 +154,17 @@ class ScalarBinder:
         )
         self._warn_of_texts(node, bound, arguments, row is not None and row.compares)
         if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
-            self._warn_of_sums(node, bound)
+            self._warn_of_numbers(node, (node.this, node.expression), bound)
+        elif isinstance(node, exp.Anonymous):
+            self._warn_of_numbers(node, node.expressions, bound)
         return bound
 
-    def _warn_of_sums(self, node: exp.Expr, bound: Expression) -> None:
-        """Warn of a column of texts whose values are read as numbers."""
-        for side, operand in zip((node.this, node.expression), bound.children, strict=False):
-            if isinstance(side, exp.Column) and isinstance(operand, Cast) and pa.types.is_string(operand.argument.type):
+    def _warn_of_numbers(self, node: exp.Expr, sides: Sequence[exp.Expr], bound: Expression) -> None:
+        """Warn of a column of texts whose values are read as numbers. sides: the operands or arguments of a call."""
+        for side, operand in zip(sides, bound.children, strict=False):
+            if not isinstance(operand, Cast) or not is_numeric(operand.type):
+                continue
+            if isinstance(side, exp.Column) and pa.types.is_string(operand.argument.type):
                 shown = self.context.source.slice(span_of(side))
                 joined = f"; {TEXTS_JOINED}" if isinstance(node, exp.Add) else ""
                 message = f"{shown} is a text: what is no number in it is NULL here"
@@ -182,7 +186,9 @@ class ScalarBinder:
                 literal = next((n for n in node.find_all(exp.Literal) if n.is_string and n.this == text.value), node)
                 name = type_name(operand.type)
                 hint = f"write a value of {name}" + (", or CAST the other side to STRING" if compares else "")
-                if isinstance(node, exp.Add):
+                if isinstance(node, exp.Add | exp.Sub) and _is_time(text):
+                    hint = f"DATE '{text.value}' + INTERVAL 1 DAY is a day later"
+                elif isinstance(node, exp.Add):
                     hint = TEXTS_JOINED
                 self.context.warn(f"{str(text.value)!r} is no {name}: it is NULL here", span_of(literal), hint)
 
@@ -209,3 +215,8 @@ def _computed(argument: Expression) -> Expression:
 def name_of(node: exp.Expr) -> Name:
     """Return an identifier node as a Name."""
     return Name(node.name, bool(node.args.get("quoted")), span_of(node))
+
+
+def _is_time(text: Literal) -> bool:
+    """Return whether a text is a date or an instant."""
+    return fold(build_cast(text, TIMESTAMP)) != Literal(TIMESTAMP, None)

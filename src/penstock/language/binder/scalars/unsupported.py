@@ -75,6 +75,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.National: "a national string",
     exp.Coalesce: "??",
     exp.Concat: "adjacent strings",
+    **dict.fromkeys((exp.StrToDate, exp.StrToTime), "a second argument of CAST"),
 }
 _SHOWN_ARGUMENTS: dict[tuple[type[exp.Expr], str], str] = {
     (exp.Column, "db"): "a name of more than two parts",
