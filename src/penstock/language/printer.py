@@ -155,8 +155,21 @@ def _frequent(clause: FrequentClause) -> str:
 def _item(item: Item) -> str:
     value = item.value
     if isinstance(value, Star):
-        return f"{name_text(value.qualifier)}.*" if value.qualifier else "*"
+        return _star(value)
     return scalar_text(value) + (f" AS {name_text(item.alias)}" if item.alias else "")
+
+
+def _star(star: Star) -> str:
+    text = f"{name_text(star.qualifier)}.*" if star.qualifier else "*"
+    if star.pattern is not None:
+        text = f"COLUMNS({string_text(star.pattern)})"
+    text += f" EXCEPT{columns_text(star.excluded)}" if star.excluded else ""
+    if star.replaced:
+        text += f" REPLACE ({', '.join(map(_item, star.replaced))})"
+    if star.renamed:
+        renamed = (f"{name_text(one.column)} AS {name_text(one.name)}" for one in star.renamed)
+        text += f" RENAME ({', '.join(renamed)})"
+    return text
 
 
 def _source(source: FromSource) -> str:

@@ -192,11 +192,33 @@ class ToStream:
 
 
 @dataclass(frozen=True)
+class Renamed:
+    """`column AS name` behind RENAME."""
+
+    column: Name
+    name: Name
+
+
+@dataclass(frozen=True)
 class Star:
-    """`*` or `alias.*`."""
+    """`*` or `alias.*`, with EXCEPT, REPLACE and RENAME; or COLUMNS('pattern').
+
+    Args:
+        excluded: the columns that are left out.
+        replaced: expressions in the place of columns, under their names.
+        pattern: the regular expression of COLUMNS, found in the names of the columns.
+    """
 
     qualifier: Name | None = None
+    excluded: tuple[Name, ...] = ()
+    replaced: tuple[Item, ...] = ()
+    renamed: tuple[Renamed, ...] = ()
+    pattern: str | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
+
+    @property
+    def is_plain(self) -> bool:
+        return not (self.excluded or self.replaced or self.renamed or self.pattern is not None)
 
 
 @dataclass(frozen=True)
@@ -206,6 +228,13 @@ class Item:
     value: exp.Expr | Star
     alias: Name | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
+
+    @property
+    def expressions(self) -> tuple[exp.Expr, ...]:
+        """Return the expressions that are written in it: of a star those of REPLACE."""
+        if isinstance(self.value, Star):
+            return tuple(value for item in self.value.replaced for value in item.expressions)
+        return (self.value,)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -21,6 +22,7 @@ from penstock.language.queries import (
     Name,
     OrderItem,
     QueryTree,
+    Renamed,
     SelectQuery,
     SetOperator,
     SetQuery,
@@ -34,6 +36,9 @@ from penstock.language.queries import (
 )
 from penstock.language.text import TextSpan
 
+T = TypeVar("T")
+
+_TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 _SETS = {
     "UNION": SetOperator.UNION,
     "EXCEPT": SetOperator.EXCEPT,
@@ -335,19 +340,63 @@ class QueryGrammar(PreferenceGrammar):
         return (*items[:-1], Item(last.value, alias, last.span))
 
     def _item(self) -> Item:
-        start = self._here()
         if self._curr.token_type is TokenType.FROM:
             self._fail("an expression")
+        if (star := self._star()) is not None:
+            return Item(star, None, star.span)
         value = self._required(self._parse_disjunction())
-        span = span_of(value)
-        if isinstance(value, exp.Star) and not any(value.args.values()):
-            return Item(Star(None, start), None, start)
-        if isinstance(value, exp.Column) and isinstance(value.this, exp.Star) and not any(value.this.args.values()):
-            table = value.args.get("table")
-            if isinstance(table, exp.Identifier) and not value.args.get("db"):
-                qualifier = Name(table.name, bool(table.args.get("quoted")), span_of(table))
-                return Item(Star(qualifier, self._since(start)), None, self._since(start))
-        return Item(value, self._alias(), span)
+        return Item(value, self._alias(), span_of(value))
+
+    def _star(self) -> Star | None:
+        """Parse `*`, `alias.*` or COLUMNS('pattern'), with what is changed of it; return None if none is next."""
+        start, behind, last = self._here(), self._ahead(1), self._ahead(2)
+        qualifier: Name | None = None
+        pattern: str | None = None
+        if self._match(TokenType.STAR):
+            pass
+        elif behind is None or last is None:
+            return None
+        elif self._is_name() and behind.token_type is TokenType.DOT and last.token_type is TokenType.STAR:
+            qualifier = self._name("the name of a source")
+            self._advance(2)
+        elif self._at("COLUMNS") and behind.token_type is TokenType.L_PAREN and last.token_type in _TEXTS:
+            self._advance(3)
+            pattern = last.text
+            self._need_token(TokenType.R_PAREN, ")")
+        else:
+            return None
+        excluded: tuple[Name, ...] = ()
+        if self._list_follows("EXCLUDE") or (self._list_follows("EXCEPT") and not self._query_ahead(1)):
+            self._advance()
+            excluded = self._names("a column name")
+        replaced = self._listed(self._replacement) if self._list_follows("REPLACE") else ()
+        renamed = self._listed(self._renaming) if self._list_follows("RENAME") else ()
+        return Star(qualifier, excluded, replaced, renamed, pattern, self._since(start))
+
+    def _list_follows(self, word: str) -> bool:
+        """Return whether `word (` is next."""
+        behind = self._ahead(1)
+        return self._at(word) and behind is not None and behind.token_type is TokenType.L_PAREN
+
+    def _listed(self, parse: Callable[[], T]) -> tuple[T, ...]:
+        """Parse `word ( part, ... )`."""
+        self._advance()
+        self._need_token(TokenType.L_PAREN, "(")
+        found = [parse()]
+        while self._match(TokenType.COMMA):
+            found.append(parse())
+        self._need_token(TokenType.R_PAREN, ")")
+        return tuple(found)
+
+    def _replacement(self) -> Item:
+        value = self._condition()
+        self._need("AS")
+        return Item(value, self._name("a column name"), span_of(value))
+
+    def _renaming(self) -> Renamed:
+        column = self._name("a column name")
+        self._need("AS")
+        return Renamed(column, self._name("a name"))
 
     def _group(self) -> tuple[exp.Expr, ...]:
         self._refuse_foreign()

@@ -249,9 +249,8 @@ class SourceGrammar(SessionGrammar):
         most = self._duration() if self._take("AT", "MOST") else None
         return ValidClause(until_next=mark, by=tuple(by), at_most=most, span=self._since(start))
 
-    def _query_ahead(self) -> bool:
-        """Return whether a query begins after the opening brackets that are next."""
-        steps = 0
+    def _query_ahead(self, steps: int = 0) -> bool:
+        """Return whether a query begins after the opening brackets that are next, or that many tokens ahead."""
         while (token := self._ahead(steps)) is not None and token.token_type is TokenType.L_PAREN:
             steps += 1
         if token is None:

@@ -40,6 +40,7 @@ from penstock.language.binder.from_.durations import refuse_short, ticks
 from penstock.language.binder.from_.until_next import periods_until_next
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scalars.periods import never, ticks_of, without_valid_time
+from penstock.language.binder.scalars.stars import star_columns
 from penstock.language.binder.scope import Entry, PeriodBound, Scope
 from penstock.language.dialect import span_of
 from penstock.language.grammar.fragments import parse_query_tree
@@ -57,6 +58,8 @@ from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, END, TIMESTAMP, Field, Interval, TimeDomain, exact, type_name
 
 _DAY = 86_400_000_000
+#: What has the items, for messages.
+_LIST = "a list of columns"
 _READ = re.compile(r"\bVALID\s*\(([^()]*)\)", re.IGNORECASE)
 _CONVERTED = "declare both of one type; WITH q AS (SELECT CAST(b AS TIMESTAMP) AS x_to, ..) converts one of a query"
 
@@ -330,8 +333,10 @@ class PeriodSource:
         context = self.context
         if isinstance(item.value, Star):
             stamp = None if self.stream is None else self.stream.timestamp_column
-            return [(e.name, e.column()) for e in self.entries if e.named and e.index != stamp]
-        bound = ExpressionBinder(Scope(self.entries), context, "a list of columns").bind(item.value)
+            scope = Scope(tuple(e for e in self.entries if e.index != stamp))
+            columns = star_columns(replace(item.value, qualifier=None), ExpressionBinder(scope, context, _LIST))
+            return [(one.name, one.expression) for one in columns]
+        bound = ExpressionBinder(Scope(self.entries), context, _LIST).bind(item.value)
         if pa.types.is_null(bound.type):
             context.fail("P0203", "NULL is no column", span_of(item.value))
         if item.alias is not None:

@@ -156,8 +156,6 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
     parent = node.parent
     alone = isinstance(parent, exp.Anonymous) and len(parent.expressions) == 1
     name = function_name(parent).upper() if isinstance(parent, exp.Anonymous) else ""
-    if isinstance(node, exp.Star) and any(node.args.values()):
-        return PenstockError("P0901", "* with EXCEPT is not supported", hint="name the columns")
     if isinstance(node, exp.Star):
         function = aggregate_function(name)
         fits = alone and function is not None and function.of_rows

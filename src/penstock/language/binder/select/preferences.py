@@ -53,7 +53,6 @@ from penstock.language.queries import (
     NamedSource,
     PreferenceClause,
     SelectQuery,
-    Star,
 )
 from penstock.language.text import TextSpan
 from penstock.tree import walk
@@ -216,7 +215,7 @@ def _joins(source: FromSource | None) -> Iterator[JoinedSource]:
 
 
 def _scalars(tree: SelectQuery) -> Iterator[exp.Expr]:
-    yield from (item.value for item in tree.items if not isinstance(item.value, Star))
+    yield from (value for item in tree.items for value in item.expressions)
     yield from (scalar for scalar in (tree.where, tree.having, *tree.group) if scalar is not None)
     yield from (join.on for join in _joins(tree.source) if join.on is not None)
 

@@ -51,6 +51,7 @@ from penstock.language.binder.scalars import lengths, periods
 from penstock.language.binder.scalars.binder import name_of
 from penstock.language.binder.scalars.calls import called_aggregate
 from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scalars.stars import star_columns
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.select.clauses import Clauses, Correlated, SelectItem
 from penstock.language.binder.select.closed import closed_groups, closed_inputs
@@ -574,9 +575,8 @@ class QueryBinder:
     def _item(self, item: Item, clauses: ExpressionBinder) -> list[SelectItem]:
         value, scope = item.value, clauses.scope
         if isinstance(value, Star):
-            entries = scope.star(value.qualifier, value.span, self.context)
-            columns = [(e.name, Column(e.type, e.index, e.name)) for e in entries]
-            return [SelectItem(name, column, value.span, [(column, value.span)]) for name, column in columns]
+            columns = star_columns(value, replace(clauses, aliases={}))
+            return [SelectItem(one.name, one.expression, one.span, one.column_spans) for one in columns]
         binder = replace(clauses, aliases={}, column_spans=[])
         if periods.is_period(binder, value):
             alias = None if item.alias is None else item.alias.text
@@ -683,7 +683,7 @@ def _names_of(item: Item) -> list[Name]:
 
 
 def _has_aggregate(tree: SelectQuery, order: SortedQuery | None, catalog: Catalog) -> bool:
-    values = [item.value for item in tree.items if not isinstance(item.value, Star)]
+    values = [value for item in tree.items for value in item.expressions]
     values += [key.value for key in order.order] if order is not None else []
     calls = (
         call for value in values for call in value.find_all(exp.Anonymous) if not isinstance(call.parent, exp.Window)
