@@ -71,6 +71,7 @@ class ScalarBinder:
         subqueries: collects those in the expression, None where they are not allowed.
         closes: whether CLOSED(c, ..) may stand in a condition that is bound: in WHERE and HAVING.
         inner_subqueries: collects those inside aggregates.
+        earlier: what the names of items before this one stand for, where no column has them (the select list).
         outputs: bound select-list columns to which a name refers before any column of the scope (ORDER BY).
         lost: names of those that could not be bound.
         unseen: names of the select list, invisible in this clause, for the hint.
@@ -86,6 +87,7 @@ class ScalarBinder:
     context: Context
     aggregates: str | None = None
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
+    earlier: Mapping[str, exp.Expr] = field(default_factory=dict)
     column_spans: list[tuple[Column, TextSpan]] = field(default_factory=list)
     inside: bool = False
     subqueries: ClauseSubqueries | None = None

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from penstock.errors import nearest
 from penstock.expressions.calls.functions import build_call, build_cast
+from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import is_numeric
 from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Cast, Column, Expression, Literal
@@ -37,6 +38,9 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
         return output
     if (item := binder.aliased_item(node)) is not node:
         return replace(binder, aliases={}).bind(item)
+    named = binder.earlier.get(name.key) if qualifier is None and not binder.scope.can_resolve(name) else None
+    if named is not None:
+        return _earlier_item(binder, named, name)
     if qualifier is None and name.key in binder.unseen and not binder.scope.knows(name):
         hint = "WHERE comes before the select list: repeat the expression, or select from a query in FROM"
         binder.context.fail("P0202", f"{name.text} is defined only in the select list", name.span, hint)
@@ -45,6 +49,16 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if isinstance(column, Column):
         binder.column_spans.append((column, span_of(node)))
     return column
+
+
+def _earlier_item(binder: ScalarBinder, item: exp.Expr, name: Name) -> Expression:
+    """Return the expression of an item before this one, whose name this one reads."""
+    bound = replace(binder, earlier={}).bind(item)
+    if volatile(bound):
+        hint = "a query in FROM computes it once: SELECT .. FROM (SELECT .. AS name FROM ..) AS q"
+        message = f"{name.text} is volatile: it cannot be read in a later item, which would compute it again"
+        binder.context.fail("P0321", message, name.span, hint)
+    return bound
 
 
 def _literal(binder: ScalarBinder, node: exp.Expr) -> Expression:

@@ -55,6 +55,7 @@ from penstock.language.binder.scalars.stars import star_columns
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.select.clauses import Clauses, Correlated, SelectItem
 from penstock.language.binder.select.closed import closed_groups, closed_inputs
+from penstock.language.binder.select.earlier_items import earlier_items, in_full
 from penstock.language.binder.select.first_rows import (
     NO_LIMITS,
     Limits,
@@ -482,7 +483,12 @@ class QueryBinder:
         """Return the bound select list, GROUP BY, HAVING and ORDER BY, and whether all of them could be bound."""
         context = self.context
         within, behind = self._subqueries(scope), self._subqueries(scope)
-        aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
+        earlier = earlier_items(tree.items, scope)
+        aliases = {
+            item.alias.key: in_full(item.value, before, scope)
+            for item, before in zip(tree.items, earlier, strict=True)
+            if item.alias is not None and not isinstance(item.value, Star)
+        }
         binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
         if tree.distinct and len(tree.items) > 1 and isinstance(tree.items[0].value, exp.Paren):
             hint = "the last row of each key is s [PARTITION BY key ROWS 1]"
@@ -490,7 +496,10 @@ class QueryBinder:
         group = context.attempt(lambda: self._group(tree, binder))
         frequent = context.attempt(lambda: frequent_terms(tree.frequent, group or (), binder))
         binder.frequent = None if frequent is None else frequent.aggregate
-        tried = [(i, context.attempt(partial(self._item, i, binder))) for i in tree.items]
+        tried = [
+            (item, context.attempt(partial(self._item, item, replace(binder, earlier=before))))
+            for item, before in zip(tree.items, earlier, strict=True)
+        ]
         items = [output for _, bound in tried for output in bound or ()]
         missing = frozenset(name.key for item, bound in tried if bound is None for name in _names_of(item))
         grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
@@ -589,7 +598,9 @@ class QueryBinder:
             name = item.alias.text
             self._warn_of_alias(item, item.alias, scope)
         else:
-            name = bound.name if isinstance(bound, Column) and isinstance(value, exp.Column) else display_name(value)
+            of_column = isinstance(bound, Column) and isinstance(value, exp.Column)
+            same = of_column and scope.can_resolve(name_of(value.this))
+            name = bound.name if same and isinstance(bound, Column) else display_name(value)
         return [SelectItem(name, bound, span_of(value), binder.column_spans)]
 
     def _warn_of_alias(self, item: Item, alias: Name, scope: Scope) -> None:
