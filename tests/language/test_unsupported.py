@@ -29,7 +29,6 @@ CASES = [
     ("SELECT a FROM s GROUP BY ROLLUP(a)", "ROLLUP", "ROLLUP"),
     ("SELECT a FROM s GROUP BY a WITH CUBE", "CUBE", "CUBE"),
     ("SELECT a FROM s GROUP BY GROUPING SETS (a)", "GROUPING SETS", "GROUPING SETS"),
-    ("SELECT a FROM s GROUP BY ALL", "ALL", "GROUP BY ALL"),
     ("SELECT a FROM s QUALIFY a > 1", "QUALIFY", "QUALIFY"),
     ("SELECT a FROM s PIVOT (x)", "PIVOT", "PIVOT"),
     ("SELECT a FROM range(5)", "range", "a function in FROM"),

@@ -187,7 +187,6 @@ CLAUSES: dict[str, str] = {
     "FOR SYSTEM_TIME": _AS_OF,
     **dict.fromkeys(("ASOF JOIN", "ASOF LEFT"), _LATEST_OF_KEY),
     "FETCH": "the first rows are ORDER BY column LIMIT 10",
-    "GROUP BY ALL": "name the columns: GROUP BY a, b",
     **dict.fromkeys(("ROLLUP", "CUBE", "GROUPING SETS"), _GROUPS),
     **dict.fromkeys(("SORT BY", "CLUSTER BY", "DISTRIBUTE BY"), "the first rows are ORDER BY column LIMIT 10"),
 }

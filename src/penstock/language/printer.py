@@ -16,6 +16,7 @@ from penstock.language.dialect import Cql
 from penstock.language.limits import continues
 from penstock.language.queries import (
     Align,
+    AllItems,
     Count,
     DerivedSource,
     Duration,
@@ -67,7 +68,9 @@ def print_query(tree: WholeQuery) -> str:
         return f"WITH {', '.join(_local(v) for v in tree.views)} {print_query(tree.query)}"
     assert isinstance(tree, SortedQuery)
     text = _operand(tree.query) if isinstance(tree.query, SortedQuery | WithQuery) else print_query(tree.query)
-    if tree.order:
+    if isinstance(tree.order, AllItems):
+        text += " ORDER BY ALL" + _direction(tree.order)
+    elif tree.order:
         text += " ORDER BY " + ", ".join(_sort_key(k) for k in tree.order)
     text += f" LIMIT {scalar_text(tree.limit)}" if tree.limit is not None else ""
     return text + (f" OFFSET {scalar_text(tree.offset)}" if tree.offset is not None else "")
@@ -99,7 +102,11 @@ def _local(view: LocalView) -> str:
 
 
 def _sort_key(key: OrderItem) -> str:
-    text = scalar_text(key.value) + (" DESC" if key.descending else "")
+    return scalar_text(key.value) + _direction(key)
+
+
+def _direction(key: OrderItem | AllItems) -> str:
+    text = " DESC" if key.descending else ""
     return text + ("" if key.nulls_first is None else " NULLS FIRST" if key.nulls_first else " NULLS LAST")
 
 
@@ -124,6 +131,8 @@ def _select(tree: SelectQuery) -> str:
         text += f" WHERE {scalar_text(tree.where)}"
     if tree.group:
         text += " GROUP BY " + ", ".join(scalar_text(g) for g in tree.group)
+    if tree.group_all is not None:
+        text += " GROUP BY ALL"
     if tree.frequent is not None:
         text += _frequent(tree.frequent)
     text += f" HAVING {scalar_text(tree.having)}" if tree.having is not None else ""

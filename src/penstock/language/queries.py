@@ -318,6 +318,15 @@ class OrderItem:
 
 
 @dataclass(frozen=True)
+class AllItems:
+    """ORDER BY ALL: every item of the select list, from left to right."""
+
+    descending: bool = False
+    nulls_first: bool | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
 class FrequentClause:
     """FREQUENT k [BY agg] [PER ( c, ... )] [ABOVE number] [OR POSSIBLY], behind GROUP BY."""
 
@@ -358,7 +367,7 @@ class PreferenceClause:
 
 @dataclass(frozen=True)
 class SelectQuery:
-    """One SELECT. source: None without FROM; wrapped: an R2S around the select list."""
+    """One SELECT. source: None without FROM; wrapped: an R2S around the select list; group_all: of GROUP BY ALL."""
 
     items: tuple[Item, ...]
     source: FromSource | None = None
@@ -367,6 +376,7 @@ class SelectQuery:
     frequency: FrequencyClause | None = None
     where: exp.Expr | None = None
     group: tuple[exp.Expr, ...] = ()
+    group_all: Mark | None = None
     frequent: FrequentClause | None = None
     having: exp.Expr | None = None
     preference: PreferenceClause | None = None
@@ -412,7 +422,7 @@ class SortedQuery:
     """ORDER BY ... LIMIT ... OFFSET."""
 
     query: QueryTree
-    order: tuple[OrderItem, ...] = ()
+    order: tuple[OrderItem, ...] | AllItems = ()
     limit: exp.Expr | None = None
     offset: exp.Expr | None = None
     order_span: TextSpan = field(default=NOWHERE, compare=False)

@@ -10,15 +10,17 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.dialect import span_of
-from penstock.language.elsewhere import CLAUSES, FUNCTIONS
+from penstock.language.elsewhere import FUNCTIONS
 from penstock.language.grammar.preferences import PreferenceGrammar
 from penstock.language.grammar.sources import OPERATOR_WORDS
 from penstock.language.queries import (
+    AllItems,
     DerivedSource,
     EmbeddedQuery,
     FromSource,
     Item,
     LocalView,
+    Mark,
     Name,
     OrderItem,
     QueryTree,
@@ -255,8 +257,8 @@ class QueryGrammar(PreferenceGrammar):
             self._fail("',' or FROM", hint=hint or self._hint_of_call())
         where = self._condition() if self._match(TokenType.WHERE) else None
         self._refuse_foreign()
-        group = self._group() if self._match(TokenType.GROUP_BY) else ()
-        frequent = self.frequent() if group else None
+        group, group_all = self._group() if self._match(TokenType.GROUP_BY) else ((), None)
+        frequent = self.frequent() if group or group_all else None
         self._refuse_foreign()
         having = self._condition() if self._match(TokenType.HAVING) else None
         preference = self.preference()
@@ -264,7 +266,7 @@ class QueryGrammar(PreferenceGrammar):
         span = self._since(start)
         if windowed:
             operator, item = windowed[0]
-            if len(windowed) > 1 or len(items) > 1 or group or frequency is not None:
+            if len(windowed) > 1 or len(items) > 1 or group or group_all or frequency is not None:
                 hint = "write the query with WSTREAM in FROM, with a name for each result"
                 token = self._tokens[self._index - 1]
                 self._reject("WSTREAM inside an aggregate stands alone, without GROUP BY", token, "P0103", hint)
@@ -272,7 +274,9 @@ class QueryGrammar(PreferenceGrammar):
             derived = DerivedSource(StreamQuery(operator, results, span), span=span)
             return SelectQuery(items, derived, distinct, span=span)
         return self._with_sessions(
-            SelectQuery(items, source, distinct, wrapped, frequency, where, group, frequent, having, preference, span)
+            SelectQuery(
+                items, source, distinct, wrapped, frequency, where, group, group_all, frequent, having, preference, span
+            )
         )
 
     def _without_from(self) -> bool:
@@ -398,10 +402,11 @@ class QueryGrammar(PreferenceGrammar):
         self._need("AS")
         return Renamed(column, self._name("a name"))
 
-    def _group(self) -> tuple[exp.Expr, ...]:
+    def _group(self) -> tuple[tuple[exp.Expr, ...], Mark | None]:
+        """Parse what follows GROUP BY: ALL, or expressions."""
         self._refuse_foreign()
-        if self._at("ALL"):
-            self._reject("GROUP BY ALL is not supported", code="P0901", hint=CLAUSES["GROUP BY ALL"])
+        if (every := self._mark("ALL")) is not None:
+            return (), every
         found = [self._condition()]
         while self._match(TokenType.COMMA):
             self._refuse_foreign()
@@ -410,12 +415,15 @@ class QueryGrammar(PreferenceGrammar):
             self._advance()
             self._refuse_foreign()
             self._fail("ROLLUP or CUBE")
-        return tuple(found)
+        return tuple(found), None
 
-    def _order(self) -> tuple[tuple[OrderItem, ...], TextSpan]:
+    def _order(self) -> tuple[tuple[OrderItem, ...] | AllItems, TextSpan]:
         start = self._here()
         if not self._match(TokenType.ORDER_BY):
             return (), start
+        if self._take("ALL"):
+            descending, nulls_first = self._direction()
+            return AllItems(descending, nulls_first, self._since(start)), self._since(start)
         keys = [self._sort_key()]
         while self._match(TokenType.COMMA):
             keys.append(self._sort_key())
@@ -424,6 +432,10 @@ class QueryGrammar(PreferenceGrammar):
     def _sort_key(self) -> OrderItem:
         start = self._here()
         value = self._condition()
+        return OrderItem(value, *self._direction(), self._since(start))
+
+    def _direction(self) -> tuple[bool, bool | None]:
+        """Parse ASC or DESC, and NULLS FIRST or NULLS LAST; return whether descending, and whether NULLs are first."""
         descending = bool(self._take("DESC"))
         if not descending:
             self._take("ASC")
@@ -433,7 +445,7 @@ class QueryGrammar(PreferenceGrammar):
             if word is None:
                 self._fail("FIRST or LAST")
             nulls_first = word == "FIRST"
-        return OrderItem(value, descending, nulls_first, self._since(start))
+        return descending, nulls_first
 
     # --- queries inside expressions: where sqlglot's expression grammar parses one
 

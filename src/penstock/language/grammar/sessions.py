@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.language.dialect import span_of, token_span
 from penstock.language.grammar.windows import WindowGrammar
 from penstock.language.queries import (
+    AllItems,
     Duration,
     Extent,
     FromSource,
@@ -296,10 +297,12 @@ class SessionGrammar(SampleGrammar):
         read = _read(query, reading, _FLINK_BOUNDS)
         return replace(read, source=_conditions_read(source, reading)) if isinstance(source, JoinedSource) else read
 
-    def _order_of_sessions(self, tree: QueryTree, order: tuple[OrderItem, ...]) -> tuple[OrderItem, ...]:
+    def _order_of_sessions(
+        self, tree: QueryTree, order: tuple[OrderItem, ...] | AllItems
+    ) -> tuple[OrderItem, ...] | AllItems:
         """Return the sort keys of a query, with the bounds of its session window as those of the period."""
         tables = _session_tables(tree.source) if isinstance(tree, SelectQuery) else []
-        if not tables:
+        if not tables or isinstance(order, AllItems):
             return order
         readings = [self._flink_reading(tables)]
         if isinstance(tree, SelectQuery) and isinstance(tree.source, NamedSource):

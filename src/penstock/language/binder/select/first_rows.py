@@ -8,7 +8,7 @@ the last projection drops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.dialect import span_of
-from penstock.language.queries import SortedQuery
+from penstock.language.queries import AllItems, OrderItem, SortedQuery
 from penstock.types import Field
 
 
@@ -78,6 +78,25 @@ def refuse_stream(tree: SortedQuery, context: Context) -> None:
     context.fail("P0331", f"{word} over a stream: it needs a relation", span, hint)
 
 
+def sort_keys(tree: SortedQuery) -> tuple[OrderItem, ...]:
+    """Return the sort keys; of ORDER BY ALL none, before `all_items` has made them."""
+    return () if isinstance(tree.order, AllItems) else tree.order
+
+
+def all_items(tree: SortedQuery, width: int) -> SortedQuery:
+    """Return ORDER BY ALL as the positions of the select list, which has `width`; another ORDER BY as it is."""
+    if not isinstance(tree.order, AllItems):
+        return tree
+    every = tree.order
+
+    def key(position: int) -> OrderItem:
+        value = exp.Literal.number(position)
+        value.meta["span"] = every.span
+        return OrderItem(value, every.descending, every.nulls_first, every.span)
+
+    return replace(tree, order=tuple(map(key, range(1, width + 1))))
+
+
 def ordinal(text: str, length: int) -> int | None:
     """Return the position, from 0, of the element of `length` that a text of ORDER BY or GROUP BY numbers from 1."""
     digits = text.lstrip("0")
@@ -110,7 +129,7 @@ def bind_keys(
             return cast_to(bound, pa.string())
         return bound
 
-    return binder.context.each(bind, [key.value for key in tree.order])
+    return binder.context.each(bind, [key.value for key in sort_keys(tree)])
 
 
 def place_keys(
@@ -130,7 +149,7 @@ def place_keys(
             position = _over_outputs(key, outputs)
             if position is None:
                 message = "with SELECT DISTINCT, ORDER BY takes columns of the select list"
-                context.fail("P0304", message, span_of(distinct.order[number].value))
+                context.fail("P0304", message, span_of(sort_keys(distinct)[number].value))
             placed.append(position)
         else:
             placed.append(Column(key.type, len(outputs) + len(hidden)))
@@ -153,6 +172,7 @@ def _over_outputs(expression: Expression, outputs: Sequence[Expression]) -> Expr
 def sorted_relation(tree: SortedQuery, node: Algebra, limits: Limits, context: Context) -> Algebra:
     """Return the first rows of the relation `node`, whose columns are the only ones that the keys can name."""
     entries = tuple(Entry(i, f.name, f.type) for i, f in enumerate(node.schema))
+    tree = all_items(tree, len(entries))
     outputs = [(e.name, e.column()) for e in entries]
     keys = bind_keys(tree, outputs, ExpressionBinder(Scope(entries), context, "ORDER BY"))
     return first_rows(tree, node, keys, len(entries), limits)
@@ -172,7 +192,7 @@ def first_rows(tree: SortedQuery, node: Algebra, keys: Sequence[Expression], wid
             order_item.descending,
             not order_item.descending if order_item.nulls_first is None else order_item.nulls_first,
         )
-        for key, order_item in zip(keys, tree.order, strict=True)
+        for key, order_item in zip(keys, sort_keys(tree), strict=True)
     )
     first = TopK(node, order, limits.limit, limits.offset)
     if len(node.schema) == width:

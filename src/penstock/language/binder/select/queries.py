@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -37,7 +37,7 @@ from penstock.algebra.optimizer.rules.constraints.groups import closing_groups
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import counted
 from penstock.expressions.coercion import cast_to, common_type
-from penstock.expressions.nodes import Column, Expression, Literal, conjunction, conjuncts
+from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal, conjunction, conjuncts
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.frequency import answer_stream, checked, in_order, items_of_partition, picked
 from penstock.language.binder.from_.internal import collected, refuse_internal, refuse_partners
@@ -59,12 +59,14 @@ from penstock.language.binder.select.earlier_items import earlier_items, in_full
 from penstock.language.binder.select.first_rows import (
     NO_LIMITS,
     Limits,
+    all_items,
     bind_keys,
     first_rows,
     limits_of,
     ordinal,
     place_keys,
     refuse_stream,
+    sort_keys,
     sorted_relation,
 )
 from penstock.language.binder.select.frequent import frequent_terms
@@ -76,6 +78,7 @@ from penstock.language.dialect import span_of
 from penstock.language.limits import check_size, continues
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
+    AllItems,
     Extent,
     Item,
     Name,
@@ -93,6 +96,7 @@ from penstock.language.queries import (
     WithQuery,
 )
 from penstock.language.text import TextSpan
+from penstock.tree import walk
 from penstock.types import Field, type_name
 
 # --- UNION, EXCEPT and INTERSECT: members with columns of common types (docs/language/queries.md).
@@ -362,6 +366,7 @@ class QueryBinder:
             limits: its bound LIMIT and OFFSET.
         """
         inputs, node, conditions, clauses = self._bound(tree, order)
+        order = None if order is None else all_items(order, len(clauses.items))
         projected = self._project(tree, clauses, _selected(node, conditions), order)
         return self._as_often(tree, clauses, self._finished(tree, inputs, projected, order, limits))
 
@@ -493,7 +498,7 @@ class QueryBinder:
         if tree.distinct and len(tree.items) > 1 and isinstance(tree.items[0].value, exp.Paren):
             hint = "the last row of each key is s [PARTITION BY key ROWS 1]"
             context.warn("DISTINCT is of all items together, not of the first", span_of(tree.items[0].value), hint)
-        group = context.attempt(lambda: self._group(tree, binder))
+        group = context.attempt(lambda: self._group(tree, binder, earlier))
         frequent = context.attempt(lambda: frequent_terms(tree.frequent, group or (), binder))
         binder.frequent = None if frequent is None else frequent.aggregate
         tried = [
@@ -502,7 +507,12 @@ class QueryBinder:
         ]
         items = [output for _, bound in tried for output in bound or ()]
         missing = frozenset(name.key for item, bound in tried if bound is None for name in _names_of(item))
-        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
+        grouped = (
+            bool(tree.group)
+            or tree.group_all is not None
+            or tree.having is not None
+            or _has_aggregate(tree, order, context.catalog)
+        )
         having_tree = tree.having
         having = None
         if having_tree is not None:
@@ -510,6 +520,7 @@ class QueryBinder:
         outputs = [(item.name, item.expression) for item in items]
         sorter = replace(binder, aliases={}, outputs=outputs, lost=missing)
         complete = all(bound is not None for _, bound in tried)
+        order = None if order is None else all_items(order, len(items))
         keys = [] if order is None else context.attempt(lambda: bind_keys(order, outputs, sorter, complete))
         binder.column_spans.extend(column_span for item in items for column_span in item.column_spans)
         span = tree.span if having_tree is None else span_of(having_tree)
@@ -615,14 +626,21 @@ class QueryBinder:
             )
             self.context.warn(f"{shown} is called {alias.text} here, the name of a column", alias.span, hint)
 
-    def _group(self, tree: SelectQuery, clauses: ExpressionBinder) -> tuple[Expression, ...]:
-        """Return the grouping expressions; a number means the item at that position. Those with subqueries, which are
-        applied to the rows, are registered in `clauses`.
+    def _group(
+        self, tree: SelectQuery, clauses: ExpressionBinder, earlier: Sequence[Mapping[str, exp.Expr]]
+    ) -> tuple[Expression, ...]:
+        """Return the grouping expressions; a number means the item at that position, ALL every item without an
+        aggregate. Those with subqueries, which are applied to the rows, are registered in `clauses`.
+
+        Args:
+            earlier: for each item, what the names of those before it stand for.
         """
         binder = replace(clauses, aggregates="GROUP BY", subqueries=clauses.inner_subqueries, inner_subqueries=None)
 
         def bind(node: exp.Expr) -> list[Expression]:
-            grouped_by = self._ordinal(node, tree) if isinstance(node, exp.Literal) and not node.is_string else node
+            return bind_key(self._ordinal(node, tree) if isinstance(node, exp.Literal) and not node.is_string else node)
+
+        def bind_key(grouped_by: exp.Expr) -> list[Expression]:
             of_period = periods.bounds_of(binder, grouped_by)
             if of_period is not None:
                 return of_period
@@ -631,7 +649,17 @@ class QueryBinder:
                 clauses.grouped = (*clauses.grouped, (binder.aliased_item(grouped_by), bound))
             return [bound]
 
-        bound = self.context.each(bind, tree.group)
+        def bind_item(item: Item, before: Mapping[str, exp.Expr]) -> list[Expression]:
+            if isinstance(item.value, Star):
+                columns = [one.expression for one in star_columns(item.value, replace(clauses, aliases={}))]
+                return [one for one in columns if not any(isinstance(part, AggregateCall) for part in walk(one))]
+            value = in_full(item.value, before, clauses.scope)
+            return [] if _calls_aggregate(value, self.context.catalog) else bind_key(value)
+
+        if tree.group_all is None:
+            bound = self.context.each(bind, tree.group)
+        else:
+            bound = self.context.each(lambda pair: bind_item(*pair), list(zip(tree.items, earlier, strict=True)))
         return tuple(dict.fromkeys(key for keys in bound for key in keys))
 
     def _ordinal(self, node: exp.Expr, tree: SelectQuery) -> exp.Expr:
@@ -649,8 +677,8 @@ class QueryBinder:
 
     def _sorted(self, tree: SortedQuery) -> Algebra:
         context = self.context
-        order = [part for key in tree.order for part in periods.order_of(key, context)]
-        tree = replace(tree, order=tuple(order))
+        if not isinstance(tree.order, AllItems):
+            tree = replace(tree, order=tuple(part for key in tree.order for part in periods.order_of(key, context)))
         limits = context.attempt(lambda: limits_of(tree, context, self.answered_once))
         if isinstance(tree.query, SelectQuery) and tree.query.wrapped is None and tree.query.frequency is None:
             node = self._select(tree.query, tree, limits)
@@ -695,10 +723,12 @@ def _names_of(item: Item) -> list[Name]:
 
 def _has_aggregate(tree: SelectQuery, order: SortedQuery | None, catalog: Catalog) -> bool:
     values = [value for item in tree.items for value in item.expressions]
-    values += [key.value for key in order.order] if order is not None else []
-    calls = (
-        call for value in values for call in value.find_all(exp.Anonymous) if not isinstance(call.parent, exp.Window)
-    )
+    values += [key.value for key in sort_keys(order)] if order is not None else []
+    return any(_calls_aggregate(value, catalog) for value in values)
+
+
+def _calls_aggregate(value: exp.Expr, catalog: Catalog) -> bool:
+    calls = (call for call in value.find_all(exp.Anonymous) if not isinstance(call.parent, exp.Window))
     return any(called_aggregate(call, catalog) for call in calls)
 
 
