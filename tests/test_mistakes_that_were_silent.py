@@ -12,11 +12,10 @@ import pytest
 from penstock import Session
 from penstock.algebra.nodes.scans import Source
 from penstock.cli.shared.answers import warnings_of
-from penstock.control.engine import SelectScope
 from penstock.control.row_changes import replaced_rows, row_notices
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.binder.statements.punctuations import read_punctuation
-from penstock.language.scripts import bind_script, bind_select
+from penstock.language.scripts import bind_script
 from penstock.language.scripts.parse import parse_script
 from penstock.language.scripts.script_binder import bind_command
 from penstock.physical.execution.ingest import unit_warning
@@ -92,18 +91,6 @@ def test_a_table_that_is_not_declared_is_named_as_such() -> None:
     with pytest.raises(ScriptErrors, match=r"did you mean frames\?") as caught:
         session.select("SELECT k FROM frame")
     assert "session.stream" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("retained", "hint"),
-    [("", "on Spark, RETAIN keeps them"), ("RETAIN 1 HOUR", "RETAIN keeps is read on Spark alone")],
-)
-def test_rows_of_a_stream_that_are_not_kept(retained: str, hint: str) -> None:
-    text = f"CREATE STREAM m (k INT, t TIMESTAMP) FROM MEMORY () TIMESTAMP BY t {retained}"
-    catalog = bind_script(text, live=True).catalog
-    with pytest.raises(PenstockError, match="the rows of stream m are not kept") as caught:
-        SelectScope({}).check_whole(bind_select("SELECT k FROM m", catalog).query)
-    assert caught.value.code == "P0711" and hint in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ CASES = [
     ("SELECT a FROM s QUALIFY a > 1", "QUALIFY", "QUALIFY"),
     ("SELECT a FROM s PIVOT (x)", "PIVOT", "PIVOT"),
     ("SELECT a FROM range(5)", "range", "a function in FROM"),
-    ("SELECT a FROM s UNION ALL BY NAME SELECT a FROM s", "BY", "UNION BY NAME"),
+    ("SELECT a FROM s EXCEPT BY NAME SELECT a FROM s", "NAME", "EXCEPT BY NAME"),
     ("WITH RECURSIVE v AS (SELECT a FROM s) SELECT a FROM v", "RECURSIVE", "WITH RECURSIVE"),
 ]
 

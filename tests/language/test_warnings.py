@@ -108,6 +108,11 @@ def test_what_has_no_warning(text: str, catalog: Catalog) -> None:
             None,
         ),
         ("DSTREAM(SELECT a FROM s)", "no row ever leaves this answer, so DSTREAM emits none", None),
+        (
+            "SELECT a FROM (SELECT a FROM s ORDER BY a) AS q",
+            "ORDER BY without LIMIT has no effect here: a relation has no order",
+            "ORDER BY a",
+        ),
         ("SELECT DISTINCT(a), b FROM s", "DISTINCT is of all items together, not of the first", "(a)"),
         ("SELECT a x FROM s", "a is called x here, the name of a column", "x"),
         ("SELECT a / 0 FROM s", "a division by zero is NULL", "a / 0"),

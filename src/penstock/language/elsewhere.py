@@ -186,7 +186,6 @@ CLAUSES: dict[str, str] = {
     "MATCH_RECOGNIZE": _PATTERN,
     "FOR SYSTEM_TIME": _AS_OF,
     **dict.fromkeys(("ASOF JOIN", "ASOF LEFT"), _LATEST_OF_KEY),
-    "FETCH": "the first rows are ORDER BY column LIMIT 10",
     **dict.fromkeys(("ROLLUP", "CUBE", "GROUPING SETS"), _GROUPS),
     **dict.fromkeys(("SORT BY", "CLUSTER BY", "DISTRIBUTE BY"), "the first rows are ORDER BY column LIMIT 10"),
 }

@@ -110,7 +110,8 @@ def beyond_limits(statement: object) -> str | None:
 
 def continues(member: QueryTree, union: SetQuery) -> bool:
     """Whether `member` is a UNION whose members are those of `union` too."""
-    return isinstance(member, SetQuery) and union.kind is SetOperator.UNION is member.kind and member.all is union.all
+    alike = isinstance(member, SetQuery) and union.kind is SetOperator.UNION is member.kind
+    return alike and (member.all, member.by_name) == (union.all, union.by_name)
 
 
 #: Fields of trees that hold columns, and their name in messages.

@@ -72,13 +72,17 @@ def print_query(tree: WholeQuery) -> str:
         text += " ORDER BY ALL" + _direction(tree.order)
     elif tree.order:
         text += " ORDER BY " + ", ".join(_sort_key(k) for k in tree.order)
-    text += f" LIMIT {scalar_text(tree.limit)}" if tree.limit is not None else ""
-    return text + (f" OFFSET {scalar_text(tree.offset)}" if tree.offset is not None else "")
+    if tree.limit is not None and tree.ties is None:
+        text += f" LIMIT {scalar_text(tree.limit)}"
+    text += f" OFFSET {scalar_text(tree.offset)}" if tree.offset is not None else ""
+    if tree.limit is not None and tree.ties is not None:
+        text += f" FETCH FIRST {scalar_text(tree.limit)} ROWS WITH TIES"
+    return text
 
 
 def _set_operation(tree: SetQuery) -> str:
     """Print a set operation; a UNION of many stands in a row, without brackets."""
-    word = f" {tree.kind.value}{' ALL' if tree.all else ''} "
+    word = f" {tree.kind.value}{' ALL' if tree.all else ''}{word_text(' BY NAME', tree.by_name)} "
     behind = [tree.right]
     first = tree.left
     while isinstance(first, SetQuery) and continues(first, tree):

@@ -400,10 +400,13 @@ class SetOperator(enum.Enum):
 
 @dataclass(frozen=True)
 class SetQuery:
+    """Two queries under a set operator. by_name: of BY NAME, by which columns of one name are put together."""
+
     left: QueryTree
     right: QueryTree
     kind: SetOperator
     all: bool
+    by_name: Mark | None = None
     operator_span: TextSpan = field(default=NOWHERE, compare=False)
     span: TextSpan = field(default=NOWHERE, compare=False)
 
@@ -419,12 +422,13 @@ class StreamQuery:
 
 @dataclass(frozen=True)
 class SortedQuery:
-    """ORDER BY ... LIMIT ... OFFSET."""
+    """ORDER BY ... LIMIT ... OFFSET, or FETCH, whose number is the limit. ties: of FETCH .. WITH TIES."""
 
     query: QueryTree
     order: tuple[OrderItem, ...] | AllItems = ()
     limit: exp.Expr | None = None
     offset: exp.Expr | None = None
+    ties: Mark | None = None
     order_span: TextSpan = field(default=NOWHERE, compare=False)
     limit_span: TextSpan = field(default=NOWHERE, compare=False)
     offset_span: TextSpan = field(default=NOWHERE, compare=False)

@@ -41,6 +41,7 @@ from penstock.language.text import TextSpan
 T = TypeVar("T")
 
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+_BY_NAME = "UNION [ALL] BY NAME there is; for others write the columns of both in one order"
 _SETS = {
     "UNION": SetOperator.UNION,
     "EXCEPT": SetOperator.EXCEPT,
@@ -58,6 +59,7 @@ _BEHIND_ITEMS = (
     TokenType.ORDER_BY,
     TokenType.LIMIT,
     TokenType.OFFSET,
+    TokenType.FETCH,
 )
 
 
@@ -96,11 +98,37 @@ class QueryGrammar(PreferenceGrammar):
         order, order_span = self._order()
         limit, limit_span = self._amount(TokenType.LIMIT)
         offset, offset_span = self._amount(TokenType.OFFSET)
+        if offset is not None:
+            self._take_any("ROWS", "ROW")
+        ties: Mark | None = None
+        if self._at("FETCH"):
+            if limit is not None:
+                self._reject("a query has LIMIT or FETCH", code="P0103", hint="leave one of them out")
+            limit, limit_span, ties = self._fetch()
         self._refuse_foreign()
         if order or limit is not None or offset is not None:
             order = self._order_of_sessions(tree, order)
-            return SortedQuery(tree, order, limit, offset, order_span, limit_span, offset_span, self._since(start))
+            spans = order_span, limit_span, offset_span, self._since(start)
+            return SortedQuery(tree, order, limit, offset, ties, *spans)
         return tree
+
+    def _fetch(self) -> tuple[exp.Expr, TextSpan, Mark | None]:
+        """Parse FETCH { FIRST | NEXT } [n] { ROW | ROWS } { ONLY | WITH TIES }."""
+        start = self._here()
+        self._advance()
+        if self._take_any("FIRST", "NEXT") is None:
+            self._fail("FIRST or NEXT")
+        if self._at("ROW") or self._at("ROWS"):
+            limit: exp.Expr = exp.Literal.number(1)
+            limit.meta["span"] = self._since(start)
+        else:
+            limit = self._condition()
+        if self._take_any("ROWS", "ROW") is None:
+            self._fail("ROWS")
+        ties = self._mark("WITH", "TIES")
+        if ties is None and not self._take("ONLY"):
+            self._fail("ONLY or WITH TIES")
+        return limit, self._since(start), ties
 
     def _amount(self, word: TokenType) -> tuple[exp.Expr | None, TextSpan]:
         """Parse LIMIT or OFFSET with its number."""
@@ -147,10 +175,11 @@ class QueryGrammar(PreferenceGrammar):
             every = bool(self._take("ALL"))
             if not every:
                 self._take("DISTINCT")
+            by_name = self._mark("BY", "NAME")
+            if by_name is not None and word != "UNION":
+                self._reject(f"{word} BY NAME is not supported", self._prev, "P0901", _BY_NAME)
             operator = self._since(at)
-            if self._at("BY"):
-                self._reject(f"{word} BY NAME is not supported", code="P0901")
-            tree = SetQuery(tree, operand(), _SETS[word], every, operator, self._since(start))
+            tree = SetQuery(tree, operand(), _SETS[word], every, by_name, operator, self._since(start))
 
     def _term(self) -> QueryTree:
         start = self._here()

@@ -15,6 +15,7 @@ from penstock.expressions.nodes import Expression
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.inputs.nonretroactive import refuse_unjoined
+from penstock.language.binder.select.first_rows import OrderRule
 from penstock.language.binder.select.queries import QueryBinder
 from penstock.language.clauses import AsOf, StartClause
 from penstock.language.plans.document import read_plan
@@ -24,9 +25,13 @@ from penstock.tree import derived, reached
 from penstock.types import CALENDAR, TimeDomain
 
 
-def root_of(tree: WholeQuery, context: Context) -> Algebra:
-    """Return a query that is written as text or as a plan. Raises BindingFailed with the errors recorded."""
-    binder = QueryBinder(context)
+def root_of(tree: WholeQuery, context: Context, order: OrderRule = OrderRule.DROPPED) -> Algebra:
+    """Return a query that is written as text or as a plan. Raises BindingFailed with the errors recorded.
+
+    Args:
+        order: what ORDER BY without LIMIT means.
+    """
+    binder = QueryBinder(context, order=order)
     if isinstance(tree, PlanQuery):
         return binder.as_root(context.guard(tree.text_span, lambda: read_plan(tree.text, context)), tree.span)
     return binder.root(tree)
@@ -34,7 +39,7 @@ def root_of(tree: WholeQuery, context: Context) -> Algebra:
 
 def continuous(tree: WholeQuery, context: Context) -> Algebra:
     """Return a continuous query. Raises BindingFailed with the errors recorded."""
-    root = root_of(tree, context)
+    root = root_of(tree, context, OrderRule.REFUSED)
     refuse_unjoined(root, tree.span, context)
     check_volatile(root, tree.span, context)
     return root

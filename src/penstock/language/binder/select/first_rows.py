@@ -7,6 +7,7 @@ the last projection drops.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -14,11 +15,12 @@ from typing import cast
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Project, SortKey, TopK
+from penstock.algebra import Algebra, Except, Project, SemiJoin, SortKey, TopK
 from penstock.errors import counted
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.evaluation.fold import fold
-from penstock.expressions.nodes import Column, Expression, Literal
+from penstock.expressions.nodes import Column, Expression, Literal, conjunction
 from penstock.language.binder.context import Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
@@ -29,10 +31,27 @@ from penstock.types import Field
 
 @dataclass(frozen=True)
 class Limits:
-    """Number of rows returned, and of rows skipped before them."""
+    """Number of rows returned, and of rows skipped before them.
+
+    Args:
+        ties: whether the rows follow whose sort keys are those of the last one.
+        in_order: whether the answer has the order of the keys.
+        dropped: whether the ORDER BY is checked, and has no effect.
+    """
 
     limit: int
     offset: int
+    ties: bool = False
+    in_order: bool = False
+    dropped: bool = False
+
+
+class OrderRule(enum.Enum):
+    """What ORDER BY without LIMIT means, by the place of the query."""
+
+    REFUSED = "an answer comes in order of time"
+    KEPT = "it is the order of an answer that is computed once"
+    DROPPED = "a relation has no order"
 
 
 #: Stands for limits that failed, so that the rest is bound and reports its errors.
@@ -43,21 +62,28 @@ NO_LIMITS = Limits(0, 0)
 _ALL = 2**31 - 1
 
 
-def limits_of(tree: SortedQuery, context: Context, optional: bool = False) -> Limits:
+def limits_of(tree: SortedQuery, context: Context, rule: OrderRule) -> Limits:
     """Return the LIMIT and OFFSET. Raises BindingFailed after P0331 or P0332.
 
     Args:
-        optional: whether LIMIT may be missing; then all rows are returned.
+        rule: what ORDER BY alone means here.
     """
-    if tree.limit is None and optional:
-        return Limits(_ALL, _count("OFFSET", tree.offset, context))
+    in_order = rule is OrderRule.KEPT
+    if tree.limit is None and tree.offset is None and rule is OrderRule.DROPPED:
+        hint = "leave it out, or add LIMIT: the order of an answer is that of the outermost query"
+        context.warn("ORDER BY without LIMIT has no effect here: a relation has no order", tree.order_span, hint)
+        return Limits(_ALL, 0, dropped=True)
+    if tree.limit is None and (in_order or tree.offset is not None):
+        return Limits(_ALL, _count("OFFSET", tree.offset, context), in_order=in_order)
     if tree.limit is None:
         hint = "add LIMIT: an answer is emitted in order of time, which ORDER BY alone cannot change"
-        word, span = ("OFFSET", tree.offset_span) if tree.offset is not None else ("ORDER BY", tree.order_span)
-        context.fail("P0331", f"{word} without LIMIT", span, hint)
-    limit, offset = tree.limit, tree.offset
-    counts = context.each(lambda part: _count(*part, context), [("LIMIT", limit), ("OFFSET", offset)])
-    return Limits(*counts)
+        context.fail("P0331", "ORDER BY without LIMIT", tree.order_span, hint)
+    if tree.ties is not None and not tree.order:
+        hint = "add ORDER BY: rows are ties that agree in its keys"
+        context.fail("P0331", "WITH TIES without ORDER BY", tree.ties.span, hint)
+    parts = [("LIMIT", tree.limit), ("OFFSET", tree.offset)]
+    limit, offset = context.each(lambda part: _count(*part, context), parts)
+    return Limits(limit, offset, tree.ties is not None, in_order)
 
 
 def _count(word: str, node: exp.Expr | None, context: Context) -> int:
@@ -194,7 +220,29 @@ def first_rows(tree: SortedQuery, node: Algebra, keys: Sequence[Expression], wid
         )
         for key, order_item in zip(keys, sort_keys(tree), strict=True)
     )
-    first = TopK(node, order, limits.limit, limits.offset)
+    if limits.dropped:
+        first = node
+    elif limits.ties and limits.limit:
+        first = _with_ties(node, order, limits)
+    else:
+        first = TopK(node, order, limits.limit, limits.offset)
     if len(node.schema) == width:
         return first
     return Project(first, tuple(columns[:width]), node.schema.fields[:width])
+
+
+def _with_ties(node: Algebra, order: tuple[SortKey, ...], limits: Limits) -> Algebra:
+    """Return the first rows of `node`, and those that agree with the last of them in the sort keys.
+
+    Rows that agree with one of the first in all keys are among the first, or are ties of the last.
+    """
+    until = TopK(node, order, limits.offset + limits.limit)
+    places = tuple(dict.fromkeys(key.column for key in order))
+    keys = [Column(node.schema[place].type, place) for place in places]
+    partners = Project(until, tuple(keys), tuple(node.schema[place] for place in places))
+    width = len(node.schema)
+    agree = [build_call("EQ_NULL_SAFE", [key, Column(key.type, width + i)]) for i, key in enumerate(keys)]
+    rows: Algebra = SemiJoin(node, partners, residual=conjunction(tuple(agree)))
+    if limits.offset:
+        rows = Except(rows, TopK(node, order, limits.offset), True)
+    return TopK(rows, order, _ALL) if limits.in_order else rows

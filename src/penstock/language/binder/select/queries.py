@@ -59,6 +59,7 @@ from penstock.language.binder.select.earlier_items import earlier_items, in_full
 from penstock.language.binder.select.first_rows import (
     NO_LIMITS,
     Limits,
+    OrderRule,
     all_items,
     bind_keys,
     first_rows,
@@ -114,7 +115,10 @@ def bind_set(tree: SetQuery, bind: Callable[[QueryTree], Algebra], context: Cont
     # INTERSECT ALL and UNION ALL keep their results; the others retract some, or emit equal tuples once.
     if not (tree.all and tree.kind is not SetOperator.EXCEPT) and any(reaches_internal(node) for node in nodes):
         refuse_internal(_word(tree), None, tree.operator_span, context)
-    nodes = _alike(_word(tree), parts, nodes, context)
+    bare = [_bare_nulls(part) for part in parts]
+    if tree.by_name is not None:
+        nodes, bare = by_name(parts, nodes, bare, context)
+    nodes = _alike(_word(tree), parts, nodes, bare, context)
     if tree.kind is SetOperator.EXCEPT:
         return Except(nodes[0], nodes[1], tree.all)
     if tree.kind is SetOperator.INTERSECT:
@@ -122,8 +126,41 @@ def bind_set(tree: SetQuery, bind: Callable[[QueryTree], Algebra], context: Cont
     return UnionAll(tuple(nodes)) if tree.all else Distinct(UnionAll(tuple(nodes)))
 
 
+def by_name(
+    parts: list[QueryTree], nodes: list[Algebra], bare: list[frozenset[int]], context: Context
+) -> tuple[list[Algebra], list[frozenset[int]]]:
+    """Return the members of UNION BY NAME with the columns of all of them, in order of first appearance; those that
+    one lacks are NULL there. Raises BindingFailed after P0205.
+
+    Args:
+        bare: of each member, the columns that have no type of their own; they are returned for the new columns.
+    """
+    names: dict[str, str] = {}
+    places: list[dict[str, int]] = []
+    for part, node in zip(parts, nodes, strict=True):
+        own: dict[str, int] = {}
+        for i, field_ in enumerate(node.schema):
+            if own.setdefault(field_.name.lower(), i) != i:
+                hint = "give the columns different names with AS"
+                context.fail("P0205", f"UNION BY NAME of two columns called {field_.name}", part.span, hint)
+            names.setdefault(field_.name.lower(), field_.name)
+        places.append(own)
+    found: list[Algebra] = []
+    untyped: list[frozenset[int]] = []
+    for node, own, nulls in zip(nodes, places, bare, strict=True):
+        columns = [node.schema[own[key]] if key in own else Field(name, pa.string()) for key, name in names.items()]
+        expressions = tuple(
+            Column(column.type, own[key], column.name) if key in own else Literal(column.type, None)
+            for key, column in zip(names, columns, strict=True)
+        )
+        fields = tuple(Field(name, column.type) for name, column in zip(names.values(), columns, strict=True))
+        found.append(Project(node, expressions, fields))
+        untyped.append(frozenset(i for i, key in enumerate(names) if key not in own or own[key] in nulls))
+    return found, untyped
+
+
 def _word(tree: SetQuery) -> str:
-    return tree.kind.value + (" ALL" if tree.all else "")
+    return tree.kind.value + (" ALL" if tree.all else "") + (" BY NAME" if tree.by_name else "")
 
 
 def _members(tree: SetQuery) -> list[QueryTree]:
@@ -141,15 +178,20 @@ def _members(tree: SetQuery) -> list[QueryTree]:
     return members
 
 
-def _alike(word: str, parts: list[QueryTree], nodes: list[Algebra], context: Context) -> list[Algebra]:
-    """Return the members with casts to common types. Raises BindingFailed after P0302 or P0305."""
+def _alike(
+    word: str, parts: list[QueryTree], nodes: list[Algebra], bare: list[frozenset[int]], context: Context
+) -> list[Algebra]:
+    """Return the members with casts to common types. Raises BindingFailed after P0302 or P0305.
+
+    Args:
+        bare: of each member, the columns that have no type of their own.
+    """
     first = nodes[0]
     for part, node in zip(parts[1:], nodes[1:], strict=True):
         if len(node.schema) != len(first.schema):
             message = f"{word} of {len(first.schema)} and {counted(len(node.schema), 'column')}"
             context.fail("P0305", message, part.span)
         context.guard(part.span, partial(common_domain, (first, node)))
-    bare = [_bare_nulls(part) for part in parts]
     node_types = [
         [pa.null() if i in nulls else f.type for i, f in enumerate(node.schema)]
         for node, nulls in zip(nodes, bare, strict=True)
@@ -161,6 +203,8 @@ def _alike(word: str, parts: list[QueryTree], nodes: list[Algebra], context: Con
 
 def _bare_nulls(part: QueryTree) -> frozenset[int]:
     """Return the columns of a member that are a bare NULL and so have no type of their own; none after a star."""
+    if isinstance(part, SetQuery) and part.by_name is not None:
+        return frozenset()  # its columns have other places than those of its members
     if isinstance(part, SetQuery):
         return frozenset.intersection(*map(_bare_nulls, _members(part)))
     if isinstance(part, ValuesQuery):
@@ -265,15 +309,15 @@ class QueryBinder:
     """Bind query trees.
 
     `views`: those of enclosing WITH clauses; `enclosing`: the columns of the queries around a subquery, the nearest
-    first, which it may read; `outer`: those around a WITH, which it may not; `answered_once`: the query is the
-    outermost one of a one-time query, whose ORDER BY needs no LIMIT.
+    first, which it may read; `outer`: those around a WITH, which it may not; `order`: what
+    ORDER BY without LIMIT means.
     """
 
     context: Context
     views: dict[str, View] = field(default_factory=dict)
     outer: tuple[Entry, ...] = ()
     enclosing: tuple[tuple[Entry, ...], ...] = ()
-    answered_once: bool = False
+    order: OrderRule = OrderRule.DROPPED
 
     def root(self, tree: QueryTree) -> Algebra:
         """Return a whole query, with the default operator of [semantics 4.3]. Raises BindingFailed with the errors
@@ -293,7 +337,7 @@ class QueryBinder:
         BindingFailed with the errors recorded.
         """
         span = _span_of_query(tree)
-        found = answer_stream(replace(self, answered_once=True).bind(tree), span, self.context)
+        found = answer_stream(replace(self, order=OrderRule.KEPT).bind(tree), span, self.context)
         if not awaits_closing(found):
             # State that ends is of no use where rows are read once.
             found = without_promises(found)
@@ -309,9 +353,9 @@ class QueryBinder:
         if isinstance(tree, ValuesQuery):
             return bind_values(tree, self.context)
         if isinstance(tree, SetQuery):
-            return bind_set(tree, replace(self, answered_once=False).bind, self.context)
+            return bind_set(tree, replace(self, order=OrderRule.DROPPED).bind, self.context)
         if isinstance(tree, StreamQuery):
-            within = replace(self, answered_once=False)
+            within = replace(self, order=OrderRule.REFUSED)
             node = self.context.attempt(lambda: within.bind(tree.query))
             if node is None:
                 check_window(tree.operator.window, self.context)
@@ -679,7 +723,7 @@ class QueryBinder:
         context = self.context
         if not isinstance(tree.order, AllItems):
             tree = replace(tree, order=tuple(part for key in tree.order for part in periods.order_of(key, context)))
-        limits = context.attempt(lambda: limits_of(tree, context, self.answered_once))
+        limits = context.attempt(lambda: limits_of(tree, context, self.order))
         if isinstance(tree.query, SelectQuery) and tree.query.wrapped is None and tree.query.frequency is None:
             node = self._select(tree.query, tree, limits)
         elif isinstance(tree.query, StreamQuery | SelectQuery):
