@@ -23,6 +23,7 @@ from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
 from penstock.expressions.evaluation.value_ranges import ValueRange, plain
 from penstock.expressions.nodes import Call, Column, Literal
+from penstock.language.scripts import bind_script
 from penstock.types import parse_type
 
 NOON = dt.datetime(2013, 1, 1, 12)
@@ -228,6 +229,41 @@ def test_statistics_of_timestamps_are_in_ticks(tmp_path: Path, unit: str) -> Non
         assert groups.of(0, 0) == ValueRange(first, first + 1_000_000, nulls=True)
         # One of them has no timestamp, so not all are bounded.
         assert (groups.ticks(0), groups.all_ticks(0)) == ((first, first + 1_000_000), (None, None))
+
+
+@pytest.mark.parametrize(
+    ("by", "known"),
+    [
+        ("a UNIT MILLISECOND SINCE EPOCH", True),
+        ("TIMESTAMP_SECONDS(a)", True),
+        ("DATE_TRUNC('MINUTE', TIMESTAMP_MILLIS(a))", True),
+        ("TIMESTAMP_MILLIS(a % 5000)", False),
+        ("TIMESTAMP_MILLIS(a + b)", False),
+    ],
+)
+def test_statistics_bound_timestamps_that_rise_with_a_column(tmp_path: Path, by: str, known: bool) -> None:
+    place = tmp_path / "in.parquet"
+    values = [7_000, 65_000, 66_000, 130_000]
+    pq.write_table(pa.table({"a": pa.array(values, pa.int64()), "b": pa.array([0] * 4, pa.int64())}), place, 2)
+    script = f"CREATE STREAM S (a BIGINT, b BIGINT) FROM FILES (path '{place}') TIMESTAMP BY {by};"
+    source = bind_script(script).catalog.sources["s"]
+    stored = pa.array(values, pa.int64())
+    stamps = source.timestamps(lambda position: stored, 4)
+    with pq.ParquetFile(place) as file:
+        columns = columns_of(FORMATS["parquet"](source), str(place), file.schema_arrow)
+        groups = RowGroups(file, Footer(str(place), file, columns.names), source, columns, {})
+        for group in range(2):
+            bounds = tuple(stamps.cast(pa.int64())[2 * group : 2 * group + 2].to_pylist())
+            expected = bounds if known else (None, None)
+            assert (groups.ticks(group), groups.all_ticks(group)) == (expected, expected)
+
+
+def test_statistics_of_a_timestamp_that_cannot_be_computed_say_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"a": pa.array([1, 2**62], pa.int64())}), place)
+    script = f"CREATE STREAM S (a BIGINT) FROM FILES (path '{place}') TIMESTAMP BY TIMESTAMP_SECONDS(a);"
+    (split,) = FORMATS["parquet"](bind_script(script).catalog.sources["s"]).ranges(str(place))
+    assert (split.low, split.high) == (None, None)
 
 
 def test_a_file_without_statistics_is_read(tmp_path: Path) -> None:

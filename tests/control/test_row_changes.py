@@ -11,7 +11,7 @@ from control_kit import server
 from penstock.algebra.nodes.scans import Source
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import command_of
-from penstock.control.row_changes import check_changeable, content, late_rows, post_rows
+from penstock.control.row_changes import check_changeable, check_rows, content, late_rows, post_rows
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog
 from penstock.language.commands import CreateSourceCommand, DeleteRows, InsertRows, UpdateRows
@@ -70,6 +70,27 @@ def test_a_relation_without_operations_takes_the_new_rows(tmp_path: Path) -> Non
     assert rows(posted, source)[2:] == [(3, 2, 21)]
     run(posted, source, catalog, "UPDATE R SET v = v + 1, ts = 4 WHERE v > 20;", "3")
     assert rows(posted, source)[3:] == [(4, 2, 22)]
+
+
+def test_a_timestamp_that_is_computed_is_checked_and_changed_by_its_columns(tmp_path: Path) -> None:
+    source, catalog = declared(
+        "CREATE RELATION R (at STRING, k INT, v INT, PRIMARY KEY (k)) FROM HTTP ()"
+        " TIMESTAMP BY TO_TIMESTAMP(at, 'yyyy/MM/dd HH:mm');"
+    )
+    posted = PostedRows(tmp_path, 100.0)
+    two = pa.table({"at": ["2024/03/01 09:00", "2024-03-01"], "k": pa.array([1, 2], pa.int32())})
+    with pytest.raises(PenstockError, match="P0414") as refused:
+        check_rows(source, two.append_column("v", two["k"]), "INSERT")
+    assert "row 2" in str(refused.value) and "no timestamp" in str(refused.value)
+    assert refused.value.hint == "no row was changed; each needs at"
+    run(posted, source, catalog, "INSERT INTO R VALUES ('2024/03/01 09:00', 1, 10);", "2")
+    with pytest.raises(PenstockError, match="P0209") as without:
+        run(posted, source, catalog, "UPDATE R SET v = 11;", "3")
+    assert "at = ..." in str(without.value)
+    run(posted, source, catalog, "UPDATE R SET v = 11, at = '2024/03/01 09:05';", "4")
+    assert rows(posted, source)[1:] == [("2024/03/01 09:05", 1, 11)]
+    late = pa.table({"at": ["2024/03/01 08:59"], "k": pa.array([1], pa.int32()), "v": pa.array([1], pa.int32())})
+    assert late_rows(source, late, 1_709_283_600_000_000) == 1
 
 
 def test_a_row_that_has_gone_for_ever_cannot_come_again() -> None:

@@ -55,6 +55,33 @@ def test_it_moves_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, far: 
         assert found.late["S"] == 1
 
 
+@pytest.mark.parametrize("by", ["ms UNIT MILLISECOND SINCE EPOCH", "TIMESTAMP_MILLIS(ms % 10000)"])
+def test_computed_timestamps_are_those_of_any_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """Files with and without bounds of their timestamps, of which one record has none."""
+    ticks = [0, 10, 5, None, 3_000, 2_000, 4_000, 9_000, 8_999, 9_001, 2**62, 9_500]
+    rows = pa.table({"ms": pa.array(ticks, pa.int64()), "k": pa.array(range(12), pa.int32())})
+    (tmp_path / "data").mkdir()
+    for number in range(3):
+        pq.write_table(rows.slice(4 * number, 4), tmp_path / "data" / f"{number}.parquet", row_group_size=2)
+    answers = set()
+    for number, (split_rows, parallelism, most) in enumerate([(2, 3, 10**6), (10**6, 2, 1), (4, 2, 400)]):
+        cold()
+        monkeypatch.setattr(parquet, "_SPLIT_ROWS", split_rows)
+        text = f"""SET max_batch_bytes = {most}; SET shards = 2;
+        CREATE STREAM S (ms BIGINT, k INT) FROM FILES (path '{tmp_path / "data"}', format 'parquet') TIMESTAMP BY {by};
+        CREATE QUERY q INTO FILES (path '{tmp_path / f"out{number}"}', format 'parquet') AS
+        SELECT COUNT(*) AS n FROM S [RANGE 1 SECOND];"""
+        run = InlineRun(text, tmp_path / f"checkpoint{number}", parallelism=parallelism).run()
+        reasons = [letter.reason.split(" 0")[0] for letter in DeadLetters(run.folder.dead_letters).read("S")]
+        found = read_result(str(tmp_path / f"out{number}")).to_pylist()
+        answers.add((str(found), str(sorted(reason[:12] for reason in reasons))))
+    assert len(answers) == 1
+    (query,) = bind_script(text).queries
+    oracle, local = run_oracle(query, {"S": rows}), run_local([query], {"S": rows}, seed=1)
+    assert oracle.late["S"] == local.late["S"] > 0
+    assert next(iter(answers))[1].count("no timestamp") == ticks.count(None) + (2**62 in ticks and "EPOCH" in by)
+
+
 def _malformed(number: int) -> pa.Array:
     """A text, of which the row `number` is no UTF-8."""
     return pa.array([b"\xff" if i == number else b"x" for i in range(12)], pa.binary())

@@ -50,7 +50,8 @@ CASES = (
     "streams/rstream_join_updates", "subqueries/rows_not_in_nulls",
     "streams/wstream_range", "temporal/changes", "temporal/lasting", "temporal/sessions", "temporal/shedding",
     "temporal/until_next", "temporal/valid_windows",
-    "time/heartbeat_by", "time/late", "time/streams_apart", "windows/partition_rows",
+    "time/heartbeat_by", "time/late", "time/since_epoch", "time/streams_apart", "time/timestamp_by_expression",
+    "time/updates_by_expression", "windows/partition_rows",
     "windows/partition_rows_range", "windows/rows_slack", "windows/rows_slide", "windows/samples_of_two_streams",
     "windows/sliding",
 )  # fmt: skip

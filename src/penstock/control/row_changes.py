@@ -81,7 +81,7 @@ def check_update(
 ) -> None:
     """Check a statement that changes rows before it is carried out; the arguments are those of `post_rows`. Raise
     PenstockError where the rows cannot be read, or P0414 where one would have no timestamp."""
-    if isinstance(command, UpdateRows) and source.timestamp in [position for position, _ in command.assignments]:
+    if isinstance(command, UpdateRows) and {*source.time_columns} & {place for place, _ in command.assignments}:
         check_rows(source, _changed(posted, source, number, command, known)[0], "UPDATE")
     else:
         known(posted.source(source, number))
@@ -190,8 +190,8 @@ def _updates(source: Source, rows: Elements, command: UpdateRows | DeleteRows) -
     if isinstance(command, UpdateRows):
         for position, value in command.assignments:
             changed[position] = evaluate(value, former, count)
-        if source.timestamp is not None:
-            former[source.timestamp] = changed[source.timestamp]
+        for position in source.time_columns:
+            former[position] = changed[position]
     names = list(source.columns.names)
     parts: list[pa.Table] = []
     if source.operation is not None:
@@ -232,10 +232,13 @@ def late_rows(source: Source, rows: pa.Table, heartbeat: int | None) -> int:
 def replaced_rows(source: Source, rows: pa.Table) -> int:
     """Return how many rows have the primary key and the instant of a later one, which replaces them before any query
     reads them. An update that removes a row in between makes it two changes."""
-    if not source.primary_key or source.timestamp is None or rows.num_rows < 2:
+    if not source.primary_key or rows.num_rows < 2:
         return 0
-    names = [f"c{i}" for i in (*source.primary_key, source.timestamp)]
-    keyed = pa.table([rows.column(i) for i in (*source.primary_key, source.timestamp)], names=names)
+    timestamps = _timestamps(source, rows)
+    if timestamps is None:
+        return 0
+    names = [*(f"c{i}" for i in source.primary_key), "timestamp"]
+    keyed = pa.table([*(rows.column(i) for i in source.primary_key), timestamps], names=names)
     removes = pa.array([0] * rows.num_rows)
     if source.operation is not None:
         removes = pc.cast(pc.equal(rows.column(source.operation), "-"), pa.int64())
@@ -247,10 +250,10 @@ def replaced_rows(source: Source, rows: pa.Table) -> int:
 
 def row_notices(source: Source, rows: pa.Table) -> tuple[Notice, ...]:
     """Return what is to be known of rows that are added, whatever comes before them. rows: with all columns."""
-    if source.timestamp is None:
+    if not source.has_timestamps:
         return ()
     notices = []
-    tick = pc.max(rows.column(source.timestamp)).as_py() if source.domain and not source.domain.calendar else None
+    tick = pc.max(_timestamps(source, rows)).as_py() if source.domain and not source.domain.calendar else None
     if warning := unit_warning(source, tick):
         notices.append(Notice(warning))
     if replaced := replaced_rows(source, rows):
@@ -268,7 +271,7 @@ def check_rows(source: Source, rows: pa.Table, statement: str) -> None:
         return
     row = min(faults)
     message = f"row {row + 1} of the {statement} cannot be a row of {source.name}: {faults[row]}"
-    names = [source.columns[i].name for i in (source.timestamp, source.operation) if i is not None]
+    names = [source.columns[i].name for i in (*source.time_columns, source.operation) if i is not None]
     hint = f"no row was changed; each needs {' and '.join(names)}" if names else "no row was changed"
     raise PenstockError("P0414", message, hint=hint)
 
@@ -283,7 +286,12 @@ def without_faults(rows: pa.Table, faults: dict[int, str]) -> pa.Table:
 def _stamped(source: Source, rows: pa.Table, seen: SourceProgress) -> StampedRows:
     columns = tuple(range(len(source.columns)))
     batches = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-    return stamp(source, batches[0], columns, columns, seen, 0 if source.timestamp is None else None)
+    return stamp(source, batches[0], columns, columns, seen, None if source.has_timestamps else 0)
+
+
+def _timestamps(source: Source, rows: pa.Table) -> pa.Array | None:
+    """Return the timestamps of rows with all declared columns; None where they have none."""
+    return source.timestamps(lambda position: rows.column(position).combine_chunks(), rows.num_rows)
 
 
 def rows_of(transaction: Transaction, registry: Registry, static: bool) -> Iterator[tuple[RowStatement, Source]]:

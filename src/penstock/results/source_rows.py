@@ -149,7 +149,14 @@ def check_retained(source: Source, now: Source, columns: Collection[int]) -> Non
 
 def _layout(source: Source) -> tuple[object, ...]:
     """Return what decides what the columns of a source are."""
-    return source.is_stream, source.columns, source.timestamp, source.domain, source.operation
+    return (
+        source.is_stream,
+        source.columns,
+        source.timestamp,
+        source.computed_timestamp,
+        source.domain,
+        source.operation,
+    )
 
 
 def elements_between(parts: Iterable[Elements], after: int | None, up_to: int) -> Iterator[Elements]:
@@ -166,7 +173,7 @@ def elements_between(parts: Iterable[Elements], after: int | None, up_to: int) -
 
 def updates_source(source: Source) -> Source:
     """Return the declaration of a relation as a query reads the updates that have been accepted of it, in order."""
-    if source.timestamp is None:
+    if not source.has_timestamps:
         return read_source(source)
     # What a `-` deletes is identified by all columns but those of the timestamp and the operation.
     return replace(source, connector="MEMORY", options=(), slack=0, idle=None, ahead=None)
@@ -175,7 +182,7 @@ def updates_source(source: Source) -> Source:
 def update_rows(source: Source, parts: Iterable[Elements]) -> pa.Table:
     """Return updates, with all declared columns, as rows of `updates_source(source)`."""
     rows = ordered_rows(source, range(len(source.columns)), parts)
-    return rows if source.timestamp is None else rows.select(range(len(source.columns)))
+    return rows.select(range(len(source.columns))) if source.has_timestamps else rows
 
 
 def read_source(source: Source) -> Source:
@@ -193,6 +200,7 @@ def read_source(source: Source) -> Source:
         connector="MEMORY",
         options=(),
         timestamp=len(columns) - 1,
+        computed_timestamp=None,
         slack=0,
         system_time=False,
         idle=None,

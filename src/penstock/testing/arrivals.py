@@ -28,6 +28,7 @@ from penstock.algebra import Source
 from penstock.algebra.properties.heartbeats import heartbeats_of
 from penstock.algebra.properties.punctuations import PlainValue, Punctuation
 from penstock.testing.promises.punctuations import NoPunctuation, fulfils, plain_rows, read_text
+from penstock.testing.scalars.dates import evaluate_apart
 from penstock.testing.scalars.values import Row, python_values
 from penstock.types import BEGIN, END, MOST_TICKS
 
@@ -142,7 +143,10 @@ def read_records(source: Source, table: pa.Table | None, arrivals: Sequence[int]
     ticks: Sequence[int | None] = came if source.system_time else [BEGIN] * table.num_rows
     if source.timestamp is not None:
         ticks = table.column(source.timestamp).cast(pa.int64()).to_pylist()
-    far = [tick is not None and abs(tick) >= MOST_TICKS and source.timestamp is not None for tick in ticks]
+    elif source.computed_timestamp is not None:
+        columns = [column.combine_chunks() for column in table.columns]
+        ticks = evaluate_apart(source.computed_timestamp, columns, table.num_rows).cast(pa.int64()).to_pylist()
+    far = [tick is not None and abs(tick) >= MOST_TICKS and source.has_timestamps for tick in ticks]
     # A timestamp beyond the ends of time may have no Python value.
     rows = _rows(table, far)
     plain = plain_rows(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -24,6 +24,10 @@ from penstock.algebra.properties.promises import (
 )
 from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.expressions.evaluation.evaluate import evaluate
+from penstock.expressions.evaluation.rising import rising_column
+from penstock.expressions.nodes import Expression, columns_of, remap
+from penstock.expressions.text import to_sql
 from penstock.tree import Node, derived, transform_up
 from penstock.types import CALENDAR, Field, Schema, TimeDomain
 
@@ -50,7 +54,8 @@ class Source:
     """A declared stream or relation.
 
     columns: all declared columns, in order; connector: `FILES`, `MEMORY`, `DATAFRAME`; options: its (key, value)
-    pairs, keys in lower case; timestamp: position of the timestamp column, None for a static relation;
+    pairs, keys in lower case; timestamp: position of the timestamp column, None for a static relation and where the
+    timestamps are computed: `computed_timestamp` is the expression over the declared columns then, and else None;
     domain: what its ticks are, None for a static relation; slack: ORDER WITHIN in ticks;
     operation: position of the OPERATION BY column (`+` or `-`), relations only; primary_key: positions of the columns
     that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one;
@@ -92,6 +97,7 @@ class Source:
     heartbeat: int | None = None
     idle_advances: bool = False
     punctuated: int | None = None
+    computed_timestamp: Expression | None = None
     promises: tuple[Promise, ...] = field(default=(), compare=False, repr=False)
     observe: bool = field(default=False, compare=False, repr=False)
     observed: tuple[tuple[int, ...], ...] = field(default=(), compare=False, repr=False)
@@ -109,7 +115,46 @@ class Source:
 
     @property
     def is_static(self) -> bool:
-        return not self.is_stream and self.timestamp is None and not self.system_time
+        return not self.is_stream and not self.has_timestamps and not self.system_time
+
+    @property
+    def has_timestamps(self) -> bool:
+        """Return whether its records have timestamps, of a column or computed."""
+        return self.timestamp is not None or self.computed_timestamp is not None
+
+    @property
+    def time_columns(self) -> tuple[int, ...]:
+        """Return the positions of the columns that the timestamp of a record is, or is computed from."""
+        if self.timestamp is not None:
+            return (self.timestamp,)
+        return () if self.computed_timestamp is None else tuple(sorted(columns_of(self.computed_timestamp)))
+
+    @property
+    def rising_column(self) -> int | None:
+        """Return the position of the column with which the timestamp rises, so that the bounds of its values give those
+        of the timestamps; None where there is none."""
+        return self.timestamp if self.computed_timestamp is None else rising_column(self.computed_timestamp)
+
+    @property
+    def shown_timestamp(self) -> str:
+        """Return what TIMESTAMP BY names, as text; empty without it."""
+        if self.timestamp is not None:
+            return self.columns[self.timestamp].name
+        return "" if self.computed_timestamp is None else to_sql(self.computed_timestamp, self.columns.names)
+
+    def timestamps(self, column: Callable[[int], pa.Array], length: int) -> pa.Array | None:
+        """Return the timestamps of records; None where they have none.
+
+        Args:
+            column: returns the values of the declared column at a position.
+            length: the number of records.
+        """
+        if self.timestamp is not None:
+            return column(self.timestamp)
+        if self.computed_timestamp is None:
+            return None
+        read = self.time_columns
+        return evaluate(remap(self.computed_timestamp, read.index), [column(c) for c in read], length)
 
     @property
     def is_checked(self) -> bool:
@@ -283,6 +328,8 @@ def stream_scan(source: Source, columns: tuple[int, ...]) -> StreamScan:
 def _described_time(source: Source) -> dict[str, str]:
     """Return what a declaration says of how time advances, beside the slack."""
     shown: dict[str, str] = {}
+    if source.computed_timestamp is not None:
+        shown["timestamps"] = source.shown_timestamp
     if source.ahead is not None and source.domain is not None:
         shown["advances"] = f"at most {source.domain.show_length(source.ahead)}"
     if source.heartbeat is not None:

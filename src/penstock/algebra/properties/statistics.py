@@ -6,7 +6,7 @@ in memory; unknown ones have the defaults below. `optimizer/estimates.py` propag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -32,8 +32,7 @@ class DeclaredSource(Protocol):
     @property
     def columns(self) -> Schema: ...
 
-    @property
-    def timestamp(self) -> int | None: ...
+    def timestamps(self, column: Callable[[int], pa.Array], length: int) -> pa.Array | None: ...
 
     @property
     def domain(self) -> TimeDomain | None: ...
@@ -103,10 +102,10 @@ def _observed(source: DeclaredSource, table: pa.Table) -> SourceStatistics:
         # Arrow does not count distinct arrays and structs, which answers of queries may have.
         if not pa.types.is_nested(field.type)
     }
-    if source.timestamp is None or source.domain is None:
+    timestamps = source.timestamps(lambda position: sample.column(position).combine_chunks(), len(sample))
+    if timestamps is None or source.domain is None:
         return SourceStatistics(len(table) / HORIZON, distinct)
-    ticks = sample.column(source.timestamp).cast(pa.int64())
-    ends = pc.min_max(ticks).as_py()
+    ends = pc.min_max(timestamps.cast(pa.int64())).as_py()
     if ends["min"] is None:
         return SourceStatistics(1.0, distinct)
     return SourceStatistics(len(sample) / seconds(ends["max"] - ends["min"] + 1, source.domain), distinct)

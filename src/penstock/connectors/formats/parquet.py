@@ -61,13 +61,27 @@ class RowGroups:
 
     def ticks(self, group: int) -> Ticks:
         """Return the smallest and largest timestamp in ticks, if the file states them; of those that are not NULL."""
-        position = self.source.timestamp
+        position = self.source.rising_column
         statistics = None if position is None else self._statistics(group, position)
-        return (None, None) if statistics is None or position is None else self._ticks(statistics, position)
+        if statistics is None or position is None:
+            return None, None
+        if self.source.timestamp is not None:
+            return self._ticks(statistics, position)
+        return self._computed_ticks(*self._bounds(statistics, position), self.source.columns[position].type)
+
+    def _computed_ticks(self, low: object, high: object, type_: pa.DataType) -> Ticks:
+        """Return the timestamps that are computed from the bounds of the column with which they rise."""
+        bounds = pa.array([low, high], type_)
+        timestamps = self.source.timestamps(lambda position: bounds, 2)
+        if low is None or high is None or timestamps is None or timestamps.null_count:
+            return None, None
+        least, largest = timestamps.cast(pa.int64()).to_pylist()
+        return (least, largest) if least <= largest else (None, None)
 
     def all_ticks(self, group: int) -> Ticks:
         """Return the same if none is known to be NULL."""
-        statistics = None if self.source.timestamp is None else self._statistics(group, self.source.timestamp)
+        position = self.source.rising_column
+        statistics = None if position is None else self._statistics(group, position)
         has_no_nulls = statistics is not None and statistics.has_null_count and statistics.null_count == 0
         return self.ticks(group) if has_no_nulls else (None, None)
 
@@ -157,7 +171,7 @@ class ParquetFormat(FileFormat):
         with _open(path) as file:
             columns = columns_of(self, path, file.schema_arrow)
             times = [p for p in columns.places if pa.types.is_timestamp(self.source.columns[p].type)]
-            timestamp = self.source.timestamp
+            timestamp = self.source.rising_column
             positions = {*times, *({timestamp} if timestamp is not None else ())} & columns.places.keys()
             names = [file.schema_arrow.names[columns.places[position]] for position in positions]
             groups = RowGroups(file, Footer(path, file, names), self.source, columns, {})

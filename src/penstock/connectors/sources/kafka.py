@@ -279,10 +279,9 @@ class KafkaSource(LogConnector):
         self, records: TopicRecords, decoded: Decoded, arrays: Mapping[int, pa.Array]
     ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
         """Return the time of each record: the largest timestamp of its rows, or Kafka's where rows have none."""
-        position = self.source.timestamp
-        if position is None:
+        timestamps = self.source.timestamps(lambda position: arrays[position], len(decoded.origin))
+        if timestamps is None:
             return records.timestamp, records.timestamp >= 0
-        timestamps = arrays[position]
         valid = timestamps.is_valid().to_numpy(zero_copy_only=False)
         ticks = timestamps.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         time_ = np.full(len(records), np.iinfo(np.int64).min, np.int64)

@@ -100,6 +100,10 @@ class PostgresSource(SourceConnector):
         if options.has(_SETTLE) and not (self._is_version_timestamp and self._has_calendar_time):
             hint = "the option version then names the column of TIMESTAMP BY, a TIMESTAMP"
             raise PenstockError("P0208", f"{options.owner}: the option settle is for polls by time", hint=hint)
+        if source.has_timestamps and source.rising_column is None:
+            hint = "it is a column, or rises with one; let the option query compute the timestamp as a column"
+            message = f"{options.owner}: rows cannot be ordered by the TIMESTAMP BY {source.shown_timestamp}"
+            raise PenstockError("P0208", message, hint=hint)
         self._reached_tick: int | None = None
         self._folder: Path | None = None
         self._next_poll = 0.0
@@ -325,8 +329,8 @@ class PostgresSource(SourceConnector):
         if self.source.is_static:
             return sql.SQL("")
         names = [self._version] if self._version else []
-        if self.source.timestamp is not None:
-            names.insert(0, self.source.columns[self.source.timestamp].name)
+        if self.source.rising_column is not None:
+            names.insert(0, self.source.columns[self.source.rising_column].name)
         keys = [sql.Identifier(self._column(columns, name).name) for name in names]
         return sql.SQL(" ORDER BY ") + sql.SQL(", ").join(keys) if keys else sql.SQL("")
 

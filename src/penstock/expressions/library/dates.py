@@ -316,6 +316,7 @@ FUNCTIONS = (
     Function("SECOND", "time", _temporal(INT), _field("second"), "second, 0 to 59"),
     Function(
         "DATE_TRUNC", "unit, time", _date_trunc_rule, _date_trunc, "start of the YEAR, WEEK, HOUR, ... of a time",
+        rises_with=1,
     ),
     Function("TRUNC", "date, unit", _trunc_rule, _trunc, "start of the YEAR, QUARTER, MONTH or WEEK of a date"),
     Function(
@@ -337,9 +338,18 @@ FUNCTIONS = (
     Function("UNIX_SECONDS", "time", takes(BIGINT, TIMESTAMP), _epoch(1), "seconds since 1970"),
     Function("UNIX_MILLIS", "time", takes(BIGINT, TIMESTAMP), _epoch(1_000), "milliseconds since 1970"),
     Function("UNIX_MICROS", "time", takes(BIGINT, TIMESTAMP), _epoch(1_000_000), "microseconds since 1970"),
-    Function("TIMESTAMP_SECONDS", "number", _seconds_rule, _from_seconds, "time of seconds since 1970, with fractions"),
-    Function("TIMESTAMP_MILLIS", "number", takes(TIMESTAMP, BIGINT), _from_epoch(1_000), "time of ms since 1970"),
-    Function("TIMESTAMP_MICROS", "number", takes(TIMESTAMP, BIGINT), _from_epoch(1_000_000), "time of µs since 1970"),
+    Function(
+        "TIMESTAMP_SECONDS", "number", _seconds_rule, _from_seconds,
+        "time of seconds since 1970, with fractions", rises_with=0,
+    ),
+    Function(
+        "TIMESTAMP_MILLIS", "number", takes(TIMESTAMP, BIGINT), _from_epoch(1_000),
+        "time of ms since 1970", rises_with=0,
+    ),
+    Function(
+        "TIMESTAMP_MICROS", "number", takes(TIMESTAMP, BIGINT), _from_epoch(1_000_000),
+        "time of µs since 1970", rises_with=0,
+    ),
     Function("DATE_ADD", "date, days", takes(DATE, DATE, INT), _days(1), "date moved by days"),
     Function("DATE_SUB", "date, days", takes(DATE, DATE, INT), _days(-1), "date moved back by days"),
     Function(

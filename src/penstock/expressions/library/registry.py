@@ -32,7 +32,8 @@ class Function:
     brackets, `...` after one that may repeat. `aliases`: other SQL names of the same function. `operator`: its notation
     if it is not a call by name. `volatile`: its value is not determined by its arguments. `never_null`: it has a value
     for every row. `compares`: it treats equal values as the same, such as -0.0 and 0.0. `checks`: its rule checks the
-    constants after the first argument, which are therefore computed before.
+    constants after the first argument, which are therefore computed before. `rises_with`: the position of the argument
+    with which it rises while the others stay (`evaluation/rising.py`); None where there is none.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Function:
     never_null: bool = False
     compares: bool = False
     checks: bool = False
+    rises_with: int | None = None
 
     @cached_property
     def counts(self) -> tuple[int, int | None]:

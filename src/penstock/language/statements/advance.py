@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import pyarrow as pa
+
 from penstock.algebra import Source
 from penstock.algebra.properties.heartbeats import Heartbeat
 from penstock.language.binder.context import Context
@@ -20,7 +22,7 @@ from penstock.language.statements.definitions import instant
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.posted_record import of_a_server, stream_that_takes
 from penstock.language.statements.statement import Statement
-from penstock.types import MOST_TICKS, microseconds_of
+from penstock.types import MOST_TICKS
 
 #: Number of records before an ADVANCE that are compared with it.
 _LAST = 100
@@ -65,15 +67,14 @@ def _bind(statement: AdvanceStatement, context: Context) -> AdvanceStream:
 def _complete_to(source: Source, records: Sequence[MemoryRow]) -> int | None:
     """Return up to which tick the last rows and heartbeats that a script has put into a stream make it complete; None
     before the first."""
-    at = source.timestamp
-    if at is None or source.ahead is not None:
+    if source.ahead is not None:
         # Rows that are too far ahead are no elements.
         return None
     last = records[-_LAST:]
     found = [one.tick for one in last if isinstance(one, Heartbeat)]
-    stamps = [one[at] for one in last if isinstance(one, tuple) and one[at] is not None]
-    # A timestamp of Arrow is an integer in Python, or an instant in UTC.
-    ticks = (one if isinstance(one, int) else microseconds_of(one) for one in stamps)
+    rows = [one for one in last if isinstance(one, tuple)]
+    stamps = source.timestamps(lambda i: pa.array([row[i] for row in rows], source.columns[i].type), len(rows))
+    ticks = [] if stamps is None else stamps.cast(pa.int64()).drop_null().to_pylist()
     found += [tick - source.slack - 1 for tick in ticks]
     return max(found, default=None)
 

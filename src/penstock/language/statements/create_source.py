@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.algebra import DeclaredPeriod, OnError, Source
 from penstock.errors import PenstockError
+from penstock.expressions.calls.functions import build_call
+from penstock.expressions.nodes import Column, Expression, columns_of
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.periods import check_valid
@@ -18,18 +21,36 @@ from penstock.language.binder.statements.connectors import bind_connector, optio
 from penstock.language.binder.statements.names import column_named, distinct_names
 from penstock.language.binder.statements.promises import bind_promises
 from penstock.language.binder.statements.rows import WRITABLE
+from penstock.language.binder.statements.timestamps import bind_timestamp
 from penstock.language.catalog import Catalog
 from penstock.language.clauses import Connector, PromiseClause
 from penstock.language.commands import CreateSourceCommand, Unchanged
+from penstock.language.dialect import span_of
 from penstock.language.grammar.clauses import ClauseGrammar
 from penstock.language.grammar.promises import read_promise, read_reference, refuse_among_columns
-from penstock.language.printer import columns_text, connector_text, name_text, promise_text, valid_text
+from penstock.language.printer import (
+    columns_text,
+    connector_text,
+    name_text,
+    promise_text,
+    scalar_text,
+    valid_text,
+    word_text,
+)
 from penstock.language.queries import NOWHERE, Duration, Mark, Name, ValidClause
 from penstock.language.statements.creation import Creation, check_unused, create_text, declared_already, read_name
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, UNKNOWN_TYPE, Field, Schema, TimeDomain, Unit, is_type_name, parse_type, type_name
 
+#: Operators that are words, by which an expression goes on behind a column.
+_GO_ON = ("DIV", "IS", "AND", "OR", "IN", "BETWEEN", "LIKE")
+#: The functions that make instants of integers, by the unit of these.
+_SINCE_EPOCH = {
+    Unit.SECOND: "TIMESTAMP_SECONDS",
+    Unit.MILLISECOND: "TIMESTAMP_MILLIS",
+    Unit.MICROSECOND: "TIMESTAMP_MICROS",
+}
 _STREAM_ONLY = ("slack", "ahead", "retain", "heartbeat", "punctuated")
 
 
@@ -42,8 +63,11 @@ class ColumnDefinition:
 
 @dataclass(frozen=True)
 class TimestampBy:
-    column: Name
+    """TIMESTAMP BY value [UNIT unit [SINCE EPOCH]]. value: a column, or another expression over columns."""
+
+    value: Name | exp.Expr
     unit: Unit | None = None
+    since_epoch: Mark | None = None
     unit_span: TextSpan = field(default=NOWHERE, compare=False)
     span: TextSpan = field(default=NOWHERE, compare=False)
 
@@ -244,12 +268,29 @@ def _read_promise(parser: ClauseGrammar, promises: list[PromiseClause]) -> bool:
 
 
 def _read_timestamp(parser: ClauseGrammar, start: TextSpan) -> TimestampBy:
-    column = parser._name("a column")
+    value: Name | exp.Expr = parser._name("a column") if _is_column(parser) else parser._condition()
     unit: Unit | None = None
+    since_epoch: Mark | None = None
     at = parser._here()
     if parser._take("UNIT"):
         unit = parser._unit()
-    return TimestampBy(column, unit, parser._since(at), parser._since(start))
+        since_epoch = parser._mark("SINCE", "EPOCH")
+    return TimestampBy(value, unit, since_epoch, parser._since(at), parser._since(start))
+
+
+def _is_column(parser: ClauseGrammar) -> bool:
+    """Return whether a column is next, a name that a word or nothing follows, and no other expression: these begin with
+    a call, a bracket or a literal, or go on behind the name with a sign."""
+    first, following = parser._curr, parser._ahead(1)
+    if following is not None and following.token_type is TokenType.L_PAREN:
+        return False
+    if not parser._is_name():
+        return first.token_type not in (TokenType.L_PAREN, TokenType.DASH)
+    if following is None:
+        return True
+    ends = following.token_type in (TokenType.SEMICOLON, TokenType.R_PAREN) or following.text[:1].isalpha()
+    is_literal = first.text.upper() == "CASE" or following.token_type is TokenType.STRING
+    return ends and not is_literal and following.text.upper() not in _GO_ON
 
 
 def _text(statement: CreateSource) -> str:
@@ -260,7 +301,8 @@ def _text(statement: CreateSource) -> str:
     text = f"{create_text(statement, retroactive)} ({', '.join(columns)})"
     text += f" FROM {connector_text(statement.connector)}"
     if by := statement.timestamp:
-        text += f" TIMESTAMP BY {name_text(by.column)}" + (f" UNIT {by.unit.name}" if by.unit else "")
+        text += f" TIMESTAMP BY {name_text(by.value) if isinstance(by.value, Name) else scalar_text(by.value)}"
+        text += (f" UNIT {by.unit.name}" if by.unit else "") + word_text(" SINCE EPOCH", by.since_epoch)
     if statement.system_time:
         text += " SYSTEM TIME"
     if statement.operation:
@@ -308,9 +350,9 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
     # All clauses are bound, so that all errors are reported.
     time = context.attempt(lambda: _time(statement, columns, context))
     operation = context.attempt(lambda: _operation(statement, columns, context))
-    special_columns = (time[0] if time else None, operation[0] if operation else None)
-    primary_key = context.attempt(lambda: _primary_key(statement, columns, *special_columns, context))
-    domain = time[1] if time else None
+    special_columns = {*(time.columns if time else ()), *(operation or ())}
+    primary_key = context.attempt(lambda: _primary_key(statement, columns, special_columns, context))
+    domain = time.domain if time else None
     slack = context.attempt(lambda: _slack(statement, domain, context))
     ahead = context.attempt(lambda: _ahead(statement, domain, context))
     idle_clause = statement.idle
@@ -321,6 +363,7 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
     _system_time_alone(statement, context)
     _clock_of_relation(statement, context)
     time = time or _likely_time(statement, columns)
+    domain = time.domain if time else None
     clauses = (operation, primary_key, slack, ahead, idle, retain, heartbeat, punctuated)
     if time is None or any(clause is None for clause in clauses):
         raise BindingFailed
@@ -337,7 +380,8 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
         columns,
         connector,
         options,
-        *time,
+        time.column,
+        domain,
         slack,
         on_error,
         operation[0],
@@ -352,6 +396,7 @@ def _bind_source(statement: CreateSource, context: Context) -> Source:
         heartbeat=heartbeat[0],
         idle_advances=statement.idle_advance is not None,
         punctuated=punctuated[0],
+        computed_timestamp=time.computed,
     )
 
     valid = statement.valid
@@ -382,24 +427,38 @@ def _upserts(statement: CreateSource, connector: str, options: tuple[tuple[str, 
     return True
 
 
-def _time(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None, TimeDomain | None]:
-    """Return the position of the timestamp, and the time domain."""
+@dataclass(frozen=True)
+class _Time:
+    """What stamps the records of a source: the column at a position, a computed value, or neither."""
+
+    domain: TimeDomain | None = None
+    column: int | None = None
+    computed: Expression | None = None
+
+    @property
+    def columns(self) -> frozenset[int]:
+        if self.computed is not None:
+            return columns_of(self.computed)
+        return frozenset() if self.column is None else frozenset((self.column,))
+
+
+def _time(statement: CreateSource, columns: Schema, context: Context) -> _Time:
     if statement.timestamp is not None:
-        return _timestamp(statement.timestamp, columns, context)
+        return _timestamp(statement.timestamp, statement.name.text, columns, context)
     if statement.system_time is not None:
-        return None, CALENDAR
+        return _Time(CALENDAR)
     if statement.is_stream:
         hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they arrive"
         context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
-    return None, None
+    return _Time()
 
 
-def _likely_time(statement: CreateSource, columns: Schema) -> tuple[int, TimeDomain] | None:
+def _likely_time(statement: CreateSource, columns: Schema) -> _Time | None:
     """Return the likely timestamp where the declared one is wrong, so that what reads the source is checked all the
     same.
     """
     stamps = [i for i, f in enumerate(columns) if pa.types.is_timestamp(f.type)]
-    return (stamps[0], CALENDAR) if stamps and statement.timestamp is not None else None
+    return _Time(CALENDAR, stamps[0]) if stamps and statement.timestamp is not None else None
 
 
 def _operation(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None]:
@@ -514,13 +573,13 @@ def _system_time_alone(statement: CreateSource, context: Context) -> None:
 
 
 def _primary_key(
-    statement: CreateSource, columns: Schema, timestamp: int | None, operation: int | None, context: Context
+    statement: CreateSource, columns: Schema, special_columns: Set[int | None], context: Context
 ) -> tuple[int, ...]:
-    """Return the positions of the key's columns."""
+    """Return the positions of the key's columns. special_columns: those of the timestamp and the operation."""
     distinct_names(statement.primary_key, context)
     positions = context.each(lambda name: column_named(name, columns, context), statement.primary_key)
     for name, position in zip(statement.primary_key, positions, strict=True):
-        if position in (timestamp, operation):
+        if position in special_columns:
             hint = "a key identifies a row over all updates; use columns that do"
             context.fail(
                 "P0210", f"{name.text} describes an update and cannot be part of a primary key", name.span, hint
@@ -551,26 +610,50 @@ def _type(column: ColumnDefinition, context: Context) -> pa.DataType:
     return UNKNOWN_TYPE if type_ is None else type_
 
 
-def _timestamp(by: TimestampBy, columns: Schema, context: Context) -> tuple[int, TimeDomain]:
-    index = column_named(by.column, columns, context)
-    type_ = columns[index].type
-    if type_ == UNKNOWN_TYPE:
-        context.fail_silently()
-    if pa.types.is_timestamp(type_):
+def _timestamp(by: TimestampBy, name: str, columns: Schema, context: Context) -> _Time:
+    if isinstance(by.value, Name):
+        index = column_named(by.value, columns, context)
+        type_ = columns[index].type
+        if type_ == UNKNOWN_TYPE:
+            context.fail_silently()
+        value: Expression = Column(type_, index, columns[index].name)
+        span, shown = by.value.span, by.value.text
+    else:
+        value = bind_timestamp(by.value, name, columns, context)
+        span, shown = span_of(by.value), "this"
+    if pa.types.is_timestamp(value.type):
         if by.unit is not None:
-            context.fail("P0209", "UNIT is for integer columns; a TIMESTAMP has microseconds", by.unit_span)
-        return index, CALENDAR
-    if not pa.types.is_integer(type_):
-        message = f"TIMESTAMP BY needs a TIMESTAMP or integer column, {by.column.text} is {type_name(type_)}"
-        declared = f"declare it {by.column.text} TIMESTAMP"
-        hint = f"{declared}: texts in files are read as such" if type_ == pa.string() else None
-        if pa.types.is_date(type_):
-            hint = f"{declared}: a text that is a date is read as its beginning, in UTC"
-        context.fail("P0209", message, by.column.span, hint)
+            context.fail("P0209", "UNIT is for integers; a TIMESTAMP has microseconds", by.unit_span)
+        return _timed_by(value, CALENDAR)
+    if not pa.types.is_integer(value.type):
+        message = f"TIMESTAMP BY needs a TIMESTAMP or an integer, {shown} is {type_name(value.type)}"
+        context.fail("P0209", message, span, _hint_of_type(by.value, value.type))
     unit = by.unit or Unit.SECOND
-    if unit not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
+    if unit not in _SINCE_EPOCH:
         context.fail("P0209", "UNIT is SECOND, MILLISECOND or MICROSECOND", by.unit_span)
-    return index, TimeDomain(unit, False)
+    if by.since_epoch is not None:
+        return _timed_by(build_call(_SINCE_EPOCH[unit], [value]), CALENDAR)
+    return _timed_by(value, TimeDomain(unit, False))
+
+
+def _timed_by(value: Expression, domain: TimeDomain) -> _Time:
+    return _Time(domain, value.index) if isinstance(value, Column) else _Time(domain, computed=value)
+
+
+def _hint_of_type(value: Name | exp.Expr, type_: pa.DataType) -> str | None:
+    """Return what to write for a timestamp of a type that is none."""
+    if pa.types.is_date(type_):
+        if isinstance(value, Name):
+            return f"declare it {value.text} TIMESTAMP: a text that is a date is read as its beginning, in UTC"
+        return "CAST it AS TIMESTAMP: the beginning of the day, in UTC"
+    if type_ != pa.string():
+        return None
+    if isinstance(value, Name):
+        return (
+            f"declare it {value.text} TIMESTAMP: texts in files are read as such; of another form write TIMESTAMP BY"
+            f" TO_TIMESTAMP({value.text}, 'yyyy/MM/dd HH:mm:ss')"
+        )
+    return "TO_TIMESTAMP(.., 'yyyy/MM/dd HH:mm:ss') reads a text"
 
 
 def _clauses_of_a_server(statement: CreateSource, live: bool, catalog: Catalog) -> Iterator[tuple[str, TextSpan]]:

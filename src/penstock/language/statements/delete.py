@@ -41,8 +41,8 @@ def _bind(statement: DeleteStatement, context: Context) -> DeleteRows:
         context.fail(
             "P0209", f"no row of {relation.name} can be deleted: it has no operation", statement.name.span, hint
         )
-    if relation.timestamp is not None:
-        stamp = relation.columns[relation.timestamp].name
+    if relation.has_timestamps:
+        stamp = relation.shown_timestamp
         hint = "INSERT a row with the operation '-' and its instant, or declare the relation with SYSTEM TIME"
         context.fail(
             "P0209", f"a DELETE has no instant: {relation.name} is stamped by {stamp}", statement.name.span, hint

@@ -107,9 +107,10 @@ def _bind(statement: UpdateStatement, context: Context) -> UpdateRows | UpdateCo
     binder = row_binder(relation, context)
     assignments = context.each(lambda a: _bind_assignment(a, relation, binder, context), statement.assignments)
     condition = bind_condition(statement.where, relation, context)
-    if relation.timestamp is not None and relation.timestamp not in dict(assignments):
-        stamp = relation.columns[relation.timestamp].name
-        hint = f"add {stamp} = ..., the instant of the change; a relation with SYSTEM TIME needs none"
+    if relation.has_timestamps and not {*relation.time_columns} & {position for position, _ in assignments}:
+        stamp = relation.shown_timestamp
+        columns = ", ".join(f"{relation.columns[position].name} = ..." for position in relation.time_columns)
+        hint = f"add {columns}, the instant of the change; a relation with SYSTEM TIME needs none"
         context.fail(
             "P0209", f"this UPDATE has no instant: {relation.name} is stamped by {stamp}", statement.span, hint
         )

@@ -70,7 +70,7 @@ def read_columns(source: Source, needed: Sequence[int], named: Collection[int] =
     if source.punctuated is not None:
         return tuple(range(len(source.columns)))
     period = () if source.period is None else (source.period.begin, source.period.end)
-    own = (source.timestamp, source.operation, source.heartbeat, *source.primary_key, *period)
+    own = (*source.time_columns, source.operation, source.heartbeat, *source.primary_key, *period)
     extra = {*named, *(c for c in own if c is not None)}
     return tuple(sorted({*needed, *extra}))
 
@@ -374,11 +374,11 @@ def _ticks(
     source: Source, batch: pa.RecordBatch, columns: Sequence[int], now: int | Int64s | None
 ) -> tuple[Int64s, Bools]:
     """Return the timestamps of the rows, and which of them have one."""
-    if source.timestamp is None:
+    column = source.timestamps(lambda position: batch.column(columns.index(position)), batch.num_rows)
+    if column is None:
         assert now is not None
         stamps: Int64s = np.broadcast_to(np.asarray(now, np.int64), batch.num_rows).copy()
         return stamps, np.ones(batch.num_rows, np.bool_)
-    column = batch.column(columns.index(source.timestamp))
     if not column.null_count:
         return ticks(column), np.ones(len(column), np.bool_)
     return ticks(column), column.is_valid().to_numpy(zero_copy_only=False)

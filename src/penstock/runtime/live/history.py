@@ -179,7 +179,7 @@ def folded(source: Source, updates: Elements, tick: int) -> Elements:
     if not source.loses_rows or not len(past):
         return updates
     past = past[np.argsort(updates.ts[past], kind="stable")]
-    value_columns = (i for i in range(len(updates.columns)) if i not in (source.timestamp, source.operation))
+    value_columns = (i for i in range(len(updates.columns)) if i not in (*source.time_columns, source.operation))
     key = [updates.columns[i].take(pa.array(past)) for i in source.primary_key or value_columns]
     rule, once = update_rule(source)
     signs = updates.signs[past]

@@ -88,7 +88,7 @@ def _without_faults(posted: ParsedBody, source: Source, lines: Sequence[int | No
     if not faults:
         return posted
     rows = posted.rows
-    names = [source.columns[i].name for i in (source.timestamp, source.operation) if i is not None]
+    names = [source.columns[i].name for i in (*source.time_columns, source.operation) if i is not None]
     malformed = [*posted.malformed]
     for row, reason in faults.items():
         # As results have it: instants may be beyond those of Python.

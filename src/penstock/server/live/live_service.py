@@ -295,7 +295,7 @@ class LiveService:
         if not isinstance(command, InsertRows) or reply.position is None:
             return reply
         source = self.declaration(command.source)
-        if source.timestamp is None:
+        if not source.has_timestamps:
             return reply
         rows = inserted_table(source, command)
         late = late_rows(source, rows, beats.get(source.name.lower()))

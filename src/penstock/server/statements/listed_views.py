@@ -175,7 +175,7 @@ def posted(source: Source, rows: pa.Table, beat: int | None, added: bool, positi
         added: whether the post was new.
         position: of the rows.
     """
-    if source.timestamp is None:
+    if not source.has_timestamps:
         return RowsPosted(rows.num_rows, not added, position=position)
     late = late_rows(source, typed_table(source, rows), beat) if added else 0
     return RowsPosted(rows.num_rows, not added, late, shown_tick(source.domain, beat), position)

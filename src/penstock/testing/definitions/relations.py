@@ -94,8 +94,8 @@ def content(source: Source, updates: Sequence[Row]) -> tuple[Bag, list[str]]:
 
 
 def _identity(source: Source, row: Row) -> Row:
-    """Return the values by which a `-` identifies a row: its primary key, or all its columns but timestamp and
-    operation.
+    """Return the values by which a `-` identifies a row: its primary key, or all its columns but those of
+    timestamp and operation.
     """
-    rest = [i for i in range(len(row)) if i not in (source.timestamp, source.operation)]
+    rest = [i for i in range(len(row)) if i not in (*source.time_columns, source.operation)]
     return key_of(tuple(row[i] for i in source.primary_key or rest))

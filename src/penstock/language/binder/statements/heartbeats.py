@@ -27,7 +27,7 @@ def without_heartbeats(source: Source) -> PenstockError | None:
     if not source.is_stream:
         hint = "updates advance the time of a relation; ADVANCE a stream that is read beside it"
         return PenstockError("P0380", f"{source.name} is a relation, and a stream has heartbeats", hint=hint)
-    if source.timestamp is None:
+    if not source.has_timestamps:
         message = f"{source.name} is a stream of SYSTEM TIME, which takes no heartbeats"
         return PenstockError("P0380", message, hint="the wall clock advances its time")
     return None

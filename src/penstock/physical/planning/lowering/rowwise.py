@@ -45,7 +45,7 @@ def _scan(node: RelationScan, builder: Builder) -> Lowered:
     scan = Lowered(builder.add(ScanSpec(source, node.columns), (), 0, node), 0)
     if not source.loses_rows:
         return scan
-    apart = (source.timestamp, source.operation)
+    apart = (*source.time_columns, source.operation)
     named = source.primary_key or tuple(c for c in node.columns if c not in apart)
     key = tuple(node.columns.index(c) for c in named)
     spec = UpdatesSpec(source.name, key, node.schema.names, node.schema.types, *update_rule(source))
