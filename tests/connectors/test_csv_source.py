@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,9 @@ from penstock.connectors.formats import lines, packed, quoting
 from penstock.connectors.formats.csv import CsvFormat, FileLayout
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
+from penstock.expressions.values.text_casts import string_to_timestamp
+from penstock.language.scripts import bind_script
+from penstock.types import TIMESTAMP
 
 COLUMNS = "at TIMESTAMP, name STRING, bytes INT"
 
@@ -42,6 +46,55 @@ def test_a_bad_cell_rejects_its_record_also_when_nobody_reads_the_column(tmp_pat
     (tmp_path / "in.csv").write_text("name,bytes\na,1\nb,abc\n")
     table, rejected = read(declare(tmp_path / "in.csv", "name STRING, bytes INT"), (0,))
     assert (table.to_pylist(), len(rejected)) == ([{"name": "a"}], 1)
+
+
+SPELLED = (
+    "2024-03-01 09:00:00", "2024-03-01T09", "2024-3-1 9:5", "2024-03-01 9:05:06.7", "2024-03", "2024",
+    "2024-03-01T09:00:00.123456789", "2024-03-01 09:00:00 UTC", "2024-03-01 09:00:00 +01:00", "2024-03-01 09:00:00UT",
+    "2024-03-01 09:00:00-0530", "12024-03-01", "-0044-03-15 12:00", "2024-02-30", "2024-03-01 25:00",
+    "2024-03-01 09:00:00 CET", "noon", "1709283600",
+)  # fmt: skip
+
+
+def test_timestamps_are_those_that_cast_reads(tmp_path: Path) -> None:
+    """Each alone, and among others in one block: what CAST reads has its value, and other texts are malformed."""
+    cast = string_to_timestamp(pa.array(SPELLED), TIMESTAMP)
+    expected = cast.cast(pa.int64()).to_pylist()
+    assert None in expected and len(set(expected)) > 10
+    for texts, values in [
+        (SPELLED, expected),
+        *(((one,), [value]) for one, value in zip(SPELLED, expected, strict=True)),
+    ]:
+        place = tmp_path / "in.csv"
+        place.write_text("at\n" + "".join(f"{text}\n" for text in texts))
+        table, rejected = read(declare(place, "at TIMESTAMP"))
+        assert table["at"].cast(pa.int64()).to_pylist() == [value for value in values if value is not None]
+        assert [one.reason for one in rejected] == [
+            f"bad timestamp '{text}' in column at" for text, value in zip(texts, values, strict=True) if value is None
+        ]
+
+
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_timestamps_have_the_format_that_is_declared(tmp_path: Path, ending: str) -> None:
+    texts = ["01.03.2024 09:05", "2024-03-01 09:06", "31.02.2024 09:07", "", "01.03.2024 09:08"]
+    place = tmp_path / f"in.{ending}"
+    lines = ["at,n", *(f"{text},1" for text in texts)]
+    if ending == "json":
+        lines = [json.dumps({"at": text, "n": 1}) for text in texts]
+    place.write_text("\n".join(lines))
+    table, rejected = read(declare(place, "at TIMESTAMP, n INT", timestamp_format="dd.MM.yyyy HH:mm"))
+    shown = [None if at is None else f"{at:%Y-%m-%d %H:%M}" for at in table["at"].to_pylist()]
+    assert shown == ["2024-03-01 09:05", None, "2024-03-01 09:08"]
+    assert [one.reason for one in rejected] == [f"bad timestamp '{text}' in column at" for text in texts[1:3]]
+
+
+def test_a_format_of_timestamps_that_is_none_is_refused(tmp_path: Path) -> None:
+    script = "CREATE STREAM S (at TIMESTAMP) FROM FILES (path 'x.{}', timestamp_format '{}') TIMESTAMP BY at;"
+    with pytest.raises(PenstockError, match="it is a pattern as 'yyyy/MM/dd HH:mm:ss', and this has the letter n"):
+        bind_script(script.format("csv", "yyyy-nn"))
+    (tmp_path / "in.parquet").touch()
+    with pytest.raises(PenstockError, match="timestamp_format is for csv and json, the format is parquet"):
+        read(declare(tmp_path / "in.parquet", "at TIMESTAMP", timestamp_format="yyyy"))
 
 
 def test_ragged_lines(tmp_path: Path) -> None:

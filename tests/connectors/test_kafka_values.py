@@ -73,6 +73,21 @@ def test_a_value_that_is_too_long_is_rejected_alone(format_: str) -> None:
     }
 
 
+@pytest.mark.parametrize("format_", ["json", "raw"])
+def test_timestamps_have_the_format_that_is_declared(format_: str) -> None:
+    source = topic("at TIMESTAMP", format=format_, timestamp_format="yyyyMMdd HHmm")
+    texts = ["20240301 0905", "2024-03-01 09:06"]
+    values = pa.array(
+        [(f'{{"at":"{text}"}}' if format_ == "json" else text).encode() for text in texts], pa.large_binary()
+    )
+    count = np.arange(2)
+    found = KafkaSource(source)._decoded(TopicRecords(count, count, count, values, values))
+    assert [f"{at:%Y-%m-%d %H:%M}" for at in found.columns[0].to_pylist()] == ["2024-03-01 09:05"]
+    assert found.reasons == {1: "bad timestamp '2024-03-01 09:06' in column at"}
+    with pytest.raises(PenstockError, match="timestamp_format is for json and raw, the format is arrow"):
+        KafkaSource(topic("at TIMESTAMP", format="arrow", timestamp_format="yyyy"))
+
+
 @pytest.mark.parametrize("limit", ["0", str(2**30 + 1), "many"])
 def test_a_limit_that_cannot_be_is_refused(limit: str) -> None:
     with pytest.raises(PenstockError) as caught:

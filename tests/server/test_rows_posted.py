@@ -15,12 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.algebra.nodes.scans import Source
+from penstock.control.registry import command_of
 from penstock.errors import PenstockError
+from penstock.language.catalog import Catalog
+from penstock.language.commands import CreateSourceCommand
 from penstock.server.http.bodies import posted_rows
 from penstock.server.http.formats import BodyFormat
 from penstock.server.http.gate import decompressed
 from penstock.server.http.problems import Refused
 from penstock.server.roles import AccessRole
+from penstock.settings import Settings
 from tests.server.fake_service import FakeService
 from tests.server.running import Running
 
@@ -54,6 +58,22 @@ def stored(fake: FakeService) -> list[tuple[object, ...]]:
 def send(client: httpx.Client, content: bytes, type_: str, **headers: str) -> httpx.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return client.post(PATH, content=content, headers={"Content-Type": type_, **named})
+
+
+@pytest.mark.parametrize(
+    ("form", "body"),
+    [
+        (BodyFormat.CSV, b"at\n01.03.2024\n2024-03-01\n"),
+        (BodyFormat.NDJSON, b'{"at": "01.03.2024"}\n{"at": "2024-03-01"}\n'),
+    ],
+)
+def test_timestamps_of_bodies_have_the_format_that_is_declared(form: BodyFormat, body: bytes) -> None:
+    script = "CREATE STREAM S (at TIMESTAMP) FROM HTTP (timestamp_format 'dd.MM.yyyy') TIMESTAMP BY at;"
+    command = command_of(script, Catalog(), Settings())
+    assert isinstance(command, CreateSourceCommand)
+    found = posted_rows(body, form, command.source, 1000)
+    assert [f"{at:%Y-%m-%d}" for at in found.rows["at"].to_pylist()] == ["2024-03-01"]
+    assert [one.reason for one in found.malformed] == ["bad timestamp '2024-03-01' in column at"]
 
 
 def test_each_format_adds_the_same_rows(client: httpx.Client, fake: FakeService) -> None:

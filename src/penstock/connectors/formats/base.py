@@ -26,8 +26,9 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, Rejected, SkippedRecords, Split
 from penstock.connectors.formats import cells
 from penstock.connectors.formats.keys import folded, places
-from penstock.connectors.options import Option, whole
+from penstock.connectors.options import Option, ValueType, whole
 from penstock.errors import PenstockError
+from penstock.expressions.library.date_patterns import DatePattern
 from penstock.expressions.nodes import Expression
 
 BATCH_ROWS = 256 * 1024
@@ -39,7 +40,8 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 @dataclass(frozen=True)
 class TextOptions:
     """How text formats are written. `null`: the text that is NULL in addition to the empty cell; `quote`: None for no
-    quoting; `limit`: the largest number of bytes of a record.
+    quoting; `limit`: the largest number of bytes of a record; `timestamp_format`: the pattern of timestamps, empty for
+    the usual ones.
     """
 
     header: bool = True
@@ -47,6 +49,12 @@ class TextOptions:
     quote: str | None = '"'
     null: str = ""
     limit: int = 64 * 2**20
+    timestamp_format: str = ""
+
+    @property
+    def spelling(self) -> cells.Spelling:
+        """Return how values other than texts are written."""
+        return cells.Spelling(("", self.null), self.timestamp_format)
 
 
 @dataclass(frozen=True)
@@ -258,6 +266,20 @@ def record_bytes_option(formats: tuple[str, ...] = ()) -> Option[int]:
     """Return the option that bounds a record, of connectors whose records have these formats; empty for any."""
     doc = "bytes of a record; a longer one is a dead letter"
     return Option("max_record_bytes", whole(1, _MOST_RECORD_BYTES), doc, str(TextOptions().limit), formats=formats)
+
+
+def _pattern(text: str) -> str:
+    try:
+        DatePattern.of(text)
+    except ValueError as error:
+        raise ValueError(f"a pattern as 'yyyy/MM/dd HH:mm:ss', and this has {error}") from None
+    return text
+
+
+def timestamp_format_option(formats: tuple[str, ...] = ()) -> Option[str]:
+    """Return the option of how timestamps are written, of connectors whose records have these formats."""
+    doc = "the pattern of timestamps, as `yyyy/MM/dd HH:mm:ss`, in UTC; without it they are what CAST reads"
+    return Option("timestamp_format", ValueType("pattern", _pattern, str, names_nothing=True), doc, formats=formats)
 
 
 def too_long(limit: int) -> str:

@@ -4,7 +4,7 @@ Contract: `convert` never raises for bad text. A text that Arrow's own typed csv
 value here (so the fast and the slow way of reading a block agree); some more spellings are accepted, because SQL users
 expect them: surrounding blanks, a leading `+`, `yes`/`no`, `2013-1-5`, a mixture of texts with and without zones, more
 fractional digits than a type has (timestamps are cut to microseconds, decimals rounded half up), years before 0 and
-beyond 9999.
+beyond 9999, and of timestamps all that CAST reads.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.expressions.library.date_patterns import DatePattern
 from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.shown import shown_value
+from penstock.expressions.values.text_casts import string_to_timestamp
 from penstock.types import TIMESTAMP
 
 #: The spellings that Arrow's csv parser accepts as booleans; `convert` accepts them in any case.
@@ -60,28 +62,42 @@ class Converted:
     failed: Mask
 
 
-def convert(texts: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",)) -> Converted:
-    """Convert `texts` (string or binary) to `type_`. For a type other than text, the texts `nulls` (trimmed) are
-    NULL.
+@dataclass(frozen=True)
+class Spelling:
+    """How values are written as texts.
+
+    Args:
+        nulls: the texts (trimmed) that are NULL, of types other than text.
+        timestamp: the pattern of timestamps, as that of TO_TIMESTAMP; empty for all that CAST reads.
     """
+
+    nulls: tuple[str, ...] = ("",)
+    timestamp: str = ""
+
+
+USUAL = Spelling()
+
+
+def convert(texts: pa.Array, type_: pa.DataType, spelling: Spelling = USUAL) -> Converted:
+    """Convert `texts` (string or binary) to `type_`."""
     if pa.types.is_binary(type_):
         return Converted(texts.cast(type_), np.zeros(len(texts), dtype=bool))
     strings = _strings(texts)
     if not pa.types.is_string(type_):
         trimmed = pc.ascii_trim_whitespace(strings)
-        strings = pc.if_else(pc.is_in(trimmed, value_set=pa.array(nulls, pa.string())), None, trimmed)
-        values = _typed(strings, type_)
+        strings = pc.if_else(pc.is_in(trimmed, value_set=pa.array(spelling.nulls, pa.string())), None, trimmed)
+        values = _typed(strings, type_, spelling)
         undecoded = pc.and_(pc.is_valid(texts), pc.is_null(trimmed))
         return Converted(values, _mask(pc.or_(undecoded, _failed_values(strings, values))))
     return Converted(strings, _mask(_failed_values(texts, strings)))
 
 
-def settled(values: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",)) -> pa.Array | None:
+def settled(values: pa.Array, type_: pa.DataType, spelling: Spelling = USUAL) -> pa.Array | None:
     """Convert what Arrow's typed parser read (text where it does not accept all spellings of `type_`) to `type_`; None
     when a value does not fit.
     """
     if values.type != type_:
-        converted = convert(values, type_, nulls)
+        converted = convert(values, type_, spelling)
         return None if converted.failed.any() else converted.values
     if pa.types.is_decimal(type_):
         # Arrow's parsers accept decimals with more digits than the type.
@@ -118,11 +134,14 @@ def attempt_cast(values: pa.Array, type_: pa.DataType) -> Converted:
     return Converted(cast, _mask(_failed_values(values, cast)))
 
 
-def _typed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
+def _typed(strings: pa.Array, type_: pa.DataType, spelling: Spelling) -> pa.Array:
     if pa.types.is_boolean(type_):
         return _booleans(strings)
     if pa.types.is_timestamp(type_):
-        return _with_far_years(strings, _attempt(strings, type_, _timestamps, _moments), pa.int64(), moment_of)
+        if spelling.timestamp:
+            return DatePattern.of(spelling.timestamp).parse(strings, type_)
+        near_values = _attempt(strings, type_, _timestamps, _moments)
+        return _as_cast(strings, _with_far_years(strings, near_values, pa.int64(), moment_of))
     if pa.types.is_date(type_):
         near_values = _attempt(strings, type_, lambda part: _padded(part).cast(type_), _days)
         return _with_far_years(strings, near_values, pa.int32(), day_of)
@@ -143,6 +162,14 @@ def _with_far_years(
     is_far = pc.and_(_failed_values(texts, values), pc.fill_null(pc.match_substring_regex(texts, _FAR_YEAR), False))
     far_values = pa.array([read(text) for text in texts.filter(is_far).to_pylist()], number)
     return pc.replace_with_mask(values.cast(number), is_far, far_values).cast(values.type)
+
+
+def _as_cast(texts: pa.Array, values: pa.Array) -> pa.Array:
+    """Return timestamps with those that CAST reads beside."""
+    if values.null_count == texts.null_count:
+        return values
+    is_left = _failed_values(texts, values)
+    return pc.replace_with_mask(values, is_left, string_to_timestamp(texts.filter(is_left), values.type))
 
 
 def _attempt(texts: pa.Array, type_: pa.DataType, parse: Parse, sift: Parse | None = None) -> pa.Array:

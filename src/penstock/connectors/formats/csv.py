@@ -197,7 +197,7 @@ write delimiter '{delimiter_text}'"
             return None
         columns = {}
         for position, values in zip(layout.places, parsed_cells.columns, strict=True):
-            columns[position] = cells.settled(values, self.source.columns[position].type, ("", self.options.null))
+            columns[position] = cells.settled(values, self.source.columns[position].type, self.options.spelling)
             if columns[position] is None:
                 return None
         return Chunk(columns, parsed_cells.rows)
@@ -242,7 +242,7 @@ write delimiter '{delimiter_text}'"
         return _NOT_CLOSED if fault == OPEN else f"{records.cells[index]} cells, {layout.width} expected"
 
     def _convert(self, position: int, texts: pa.Array) -> cells.Converted:
-        return cells.convert(texts, self.source.columns[position].type, ("", self.options.null))
+        return cells.convert(texts, self.source.columns[position].type, self.options.spelling)
 
     def _empty_chunk(self, layout: FileLayout, rejected: tuple[Rejected, ...] = ()) -> Chunk:
         return Chunk({p: pa.array([], self.source.columns[p].type) for p in layout.places}, 0, rejected)

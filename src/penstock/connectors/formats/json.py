@@ -171,7 +171,7 @@ class JsonFormat(FileFormat):
         columns: dict[int, pa.Array] = {}
         for position, values in zip(positions, table.columns, strict=True):
             values = pa.concat_arrays(values.chunks or [pa.array([], values.type)])
-            settled_values = cells.settled(values, self.source.columns[position].type)
+            settled_values = cells.settled(values, self.source.columns[position].type, self.options.spelling)
             if settled_values is None:
                 return None
             columns[position] = settled_values
@@ -236,7 +236,9 @@ class JsonFormat(FileFormat):
         for position, values in texts.items():
             column = self.source.columns[position]
             binary = pa.types.is_binary(column.type)
-            converted = cells.convert(pa.array(values, pa.binary() if binary else pa.string()), column.type)
+            converted = cells.convert(
+                pa.array(values, pa.binary() if binary else pa.string()), column.type, self.options.spelling
+            )
             columns[position] = converted.values
             for failed_row in np.flatnonzero(converted.failed & ~failed):
                 reasons[line_indices[failed_row]] = cells.complaint(values[failed_row], column.type, column.name)

@@ -22,7 +22,13 @@ import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.formats import casts, cells
-from penstock.connectors.formats.base import DAMAGE, TextOptions, one_line, record_bytes_option
+from penstock.connectors.formats.base import (
+    DAMAGE,
+    TextOptions,
+    one_line,
+    record_bytes_option,
+    timestamp_format_option,
+)
 from penstock.connectors.formats.columnar import check_buffers
 from penstock.connectors.formats.json import JsonFormat
 from penstock.connectors.formats.keys import folded, places
@@ -35,6 +41,7 @@ from penstock.types import Field, Schema, type_name
 SCHEMA = secret_options("schema", "the Avro schema", formats=("avro",))
 WIRE = Option("wire", one_of("none", "confluent"), "what stands before a record in avro", "none")
 RECORD_BYTES = record_bytes_option()
+TIMESTAMP_FORMAT = timestamp_format_option(("json", "raw"))
 #: The header of a record in Confluent's wire format: a zero and the four bytes of the schema's number.
 WIRE_BYTES = 5
 
@@ -100,7 +107,8 @@ class JsonDecoder(Decoder):
     @cached_property
     def _format(self) -> JsonFormat:
         # Longer records are rejected before; a line that replaces its line ends is not longer.
-        options = TextOptions(limit=self.options.value(RECORD_BYTES))
+        written = self.options.optional(TIMESTAMP_FORMAT) or ""
+        options = TextOptions(limit=self.options.value(RECORD_BYTES), timestamp_format=written)
         return JsonFormat(Source(self.owner, True, Schema(self.columns), "KAFKA"), options)
 
 
@@ -121,7 +129,8 @@ def _blocks(lines: pa.Array) -> Iterator[tuple[int, Block]]:
 class RawDecoder(Decoder):
     def decode(self, values: pa.Array) -> Decoded:
         (column,) = self.columns
-        converted = convert(values, column)
+        spelling = cells.Spelling(timestamp=self.options.optional(TIMESTAMP_FORMAT) or "")
+        converted = cells.convert(values, column.type, spelling)
         rejected_rows = np.flatnonzero(converted.failed)
         reasons = {int(i): cells.complaint(values[int(i)].as_py(), column.type, column.name) for i in rejected_rows}
         valid_rows = np.flatnonzero(~converted.failed)

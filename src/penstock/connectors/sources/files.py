@@ -20,7 +20,14 @@ from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split, Target
 from penstock.connectors.deadletters import as_error
 from penstock.connectors.formats import FORMATS, FileFormat, format_of
-from penstock.connectors.formats.base import DAMAGE, TextOptions, one_line, record_bytes_option, rejection
+from penstock.connectors.formats.base import (
+    DAMAGE,
+    TextOptions,
+    one_line,
+    record_bytes_option,
+    rejection,
+    timestamp_format_option,
+)
 from penstock.connectors.local_paths import local_path, parts_of
 from penstock.connectors.options import (
     ANY_TEXT,
@@ -159,7 +166,9 @@ _HEADER = Option("header", BOOLEAN, "whether the first record holds the names of
 _DELIMITER = Option("delimiter", characters(), "what divides cells; `,`, and the tabulator for `.tsv`", formats=_CSV)
 _QUOTE = Option("quote", characters(""), "what stands around cells; empty for nothing", '"', formats=_CSV)
 _NULL = Option("null", ANY_TEXT, "a text that is NULL, beside the empty cell", "", formats=_CSV)
-_RECORD_BYTES = record_bytes_option(("csv", "json"))
+_TEXTS = ("csv", "json")
+_TIMESTAMP = timestamp_format_option(_TEXTS)
+_RECORD_BYTES = record_bytes_option(_TEXTS)
 _LOG = logger_of("connectors")
 
 
@@ -174,6 +183,7 @@ class FilesSource(SourceConnector):
             _DELIMITER,
             _QUOTE,
             _NULL,
+            _TIMESTAMP,
             _RECORD_BYTES,
         )
     )
@@ -196,6 +206,7 @@ class FilesSource(SourceConnector):
             options.value(_QUOTE) or None,
             options.value(_NULL),
             options.value(_RECORD_BYTES),
+            options.optional(_TIMESTAMP) or "",
         )
 
     @classmethod

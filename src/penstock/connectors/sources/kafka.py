@@ -26,7 +26,16 @@ from penstock.connectors.formats import casts, cells
 from penstock.connectors.formats.base import BATCH_ROWS, rejection, too_long
 from penstock.connectors.kafka.arrival import arrived
 from penstock.connectors.kafka.client import BOOTSTRAP, PATIENCE_OPTION, PREFIX, TOPIC, settings
-from penstock.connectors.kafka.decode import FORMAT, RECORD_BYTES, SCHEMA, WIRE, Decoded, convert, decoder
+from penstock.connectors.kafka.decode import (
+    FORMAT,
+    RECORD_BYTES,
+    SCHEMA,
+    TIMESTAMP_FORMAT,
+    WIRE,
+    Decoded,
+    convert,
+    decoder,
+)
 from penstock.connectors.kafka.fetch import TopicReader, TopicRecords, lost_records
 from penstock.connectors.kafka.offsets import (
     Offsets,
@@ -77,6 +86,7 @@ class KafkaSource(LogConnector):
             PATIENCE_OPTION,
             _TOMBSTONES,
             RECORD_BYTES,
+            TIMESTAMP_FORMAT,
             *_METADATA,
         ),
         PREFIX,
@@ -86,6 +96,7 @@ class KafkaSource(LogConnector):
         super().__init__(source)
         options = Options(f"KAFKA of {source.name}", source.options)
         options.only(self.OPTIONS)
+        options.check_format(self.OPTIONS, options.needed(FORMAT))
         self._options = options
         self._owner = f"source {source.name}"
         self._settings = settings(options)

@@ -200,7 +200,7 @@ def _typed(source: Source, index: int, values: pa.Array) -> pa.Array:
     if values.type == declared:
         return values
     if pa.types.is_string(values.type) and not pa.types.is_binary(declared):
-        converted = cells.convert(values, declared, ())
+        converted = cells.convert(values, declared, cells.Spelling(()))
     elif casts.misfit(values.type, declared):
         raise _misfit(source, index, type_name(values.type))
     else:

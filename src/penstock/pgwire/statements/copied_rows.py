@@ -127,7 +127,7 @@ def _converted(texts: pa.Array, type_: pa.DataType, name: str, line_of: Callable
     """Return cells as values of a column. Raises WireError 22P02."""
     if pa.types.is_binary(type_):
         return pa.array([_bytes(one, row, name, line_of) for row, one in enumerate(texts.to_pylist())], type_)
-    converted = cells.convert(texts, type_, ())
+    converted = cells.convert(texts, type_, cells.Spelling(()))
     if converted.failed.any():
         row = int(np.flatnonzero(converted.failed)[0])
         raise _wrong(_BAD_VALUE, line_of(row), cells.complaint(texts[row].as_py(), type_, name))

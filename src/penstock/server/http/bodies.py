@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import Rejected
 from penstock.connectors.formats import cells
-from penstock.connectors.formats.base import rejection, whole_file
+from penstock.connectors.formats.base import TextOptions, rejection, whole_file
 from penstock.connectors.formats.csv import CsvFormat
 from penstock.connectors.formats.json import JsonFormat
 from penstock.connectors.formats.keys import folded, unknown_name
@@ -57,7 +57,8 @@ def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int, stric
         posted = ParsedBody(_declared(_arrow_table(body, limit), source, strict))
         posted = _without_faults(posted, source, range(1, posted.rows.num_rows + 1))
     else:
-        posted = _parsed(body, _TEXTS[form](source, strict=strict), source)
+        written = TextOptions(timestamp_format=source.option("timestamp_format"))
+        posted = _parsed(body, _TEXTS[form](source, written, strict=strict), source)
         posted = _without_faults(posted, source, _lines(body, form is BodyFormat.CSV, posted))
     if posted.malformed and (source.on_error is OnError.FAIL or not posted.rows.num_rows):
         first = posted.malformed[0]
