@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from connector_kit import declare, read, told
 
+from penstock.connectors.formats import json as json_format
 from penstock.connectors.formats import lines
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
@@ -31,12 +33,65 @@ def test_whole_numbers_beyond_doubles_may_be_texts(tmp_path: Path) -> None:
     assert [line for line, _, _ in rejected] == [4, 5, 6, 7, 8]
 
 
-@pytest.mark.parametrize("text", ['[{"n":1},{"n":2}]\n', '[\n  {"n":1},\n  {"n":2}\n]\n', ' [\n{\n"n":1\n}\n]', "[]"])
-def test_a_file_that_is_an_array_says_so(tmp_path: Path, text: str) -> None:
-    with pytest.raises(PenstockError, match="is a JSON array, and a line is read as one object") as caught:
-        (tmp_path / "in.json").write_text(text)
-        open_source(declare(tmp_path / "in.json", "n INT")).check()
-    assert "jq" in (caught.value.hint or "")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('[{"n":1},{"n":2}]\n', [1, 2]),
+        ('[\n  {"n":1},\n  {"n":2}\n]\n', [1, 2]),
+        (' [\r\n{\r\n"n":\r\n1\r\n}\r\n]', [1]),
+        ('[{"n":1}\n,{"n":2}\n,{"n":3}]', [1, 2, 3]),
+        ("[]", []),
+        ('[{"t":"],[{\\"\\\\","n":1},{"t":{"a":[1,{"n":5}]},"n":2}]', [1, 2]),
+    ],
+)
+def test_a_file_that_is_an_array_is_read_as_its_elements(tmp_path: Path, text: str, found: list[int]) -> None:
+    assert json.loads(text) is not None
+    rows, rejected = rows_of(tmp_path, text, "n INT")
+    assert ([row[0] for row in rows], rejected) == (found, [])
+
+
+def test_elements_of_an_array_are_rejected_alone_with_their_lines(tmp_path: Path) -> None:
+    text = '[{"n":1},\n  {"n":"x"},\n\n5, {"n":2}, [1],\n {"n":}, {"n":3}, {"t":"a\nb","n":4}, {"n":5}\n]\n'
+    rows, rejected = rows_of(tmp_path, text, "n INT, t STRING")
+    assert [row[0] for row in rows] == [1, 2, 3, 5]
+    assert [(line, reason) for line, _, reason in rejected] == [
+        (2, "bad number '\"x\"' in column n"),
+        (4, "not a JSON object"),
+        (4, "a JSON array, not a JSON object"),
+        (5, "broken JSON: Expecting value at column 8"),
+        (5, "broken JSON: Invalid control character at at column 9"),
+    ]
+
+
+@pytest.mark.parametrize(("text", "found"), [('[{"n":1},{"n":2},{"n', [1, 2]), ('[{"n":1},{"n":2}', [1, 2])])
+def test_an_array_without_its_end_keeps_its_elements(tmp_path: Path, text: str, found: list[int]) -> None:
+    rows, rejected = rows_of(tmp_path, text, "n INT")
+    assert [row[0] for row in rows] == found
+    assert [reason for _, _, reason in rejected] == ["the array has no end"]
+
+
+@pytest.mark.parametrize("block", [64, 200, 1000])
+def test_an_array_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """Whatever the pieces, elements are the same, one that is too long is rejected alone, and no more is held."""
+    monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+    monkeypatch.setattr(json_format, "SAMPLE_BYTES", 500)
+    texts = [json.dumps({"n": n, "t": "x" * (n % 90) + '"\\]},'}) for n in range(300)]
+    texts[150] = json.dumps({"n": 150, "t": "y" * 9_000})
+    (tmp_path / "in.json").write_text("[" + ",\n".join(texts) + "]")
+    held: list[int] = []
+    more = lines.TextFile.more
+
+    def watched(text: lines.TextFile) -> None:
+        more(text)
+        held.append(len(text.data))
+
+    monkeypatch.setattr(lines.TextFile, "more", watched)
+    table, rejected = read(declare(tmp_path / "in.json", "n INT, t STRING", max_record_bytes="500"))
+    assert table["n"].to_pylist() == [n for n in range(300) if n != 150]
+    assert [(one.line, one.reason) for one in rejected] == [
+        (151, "longer than 500 bytes, the max_record_bytes of this source")
+    ]
+    assert max(held) < 4_000
 
 
 def test_an_object_on_several_lines_is_refused(tmp_path: Path) -> None:
@@ -157,6 +212,7 @@ def test_keys_match_whatever_their_case_in_each_record_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+    monkeypatch.setattr(json_format, "SAMPLE_BYTES", 500)
     good = [
         '{"name":"a"}',
         '{"NAME":"b"}',
@@ -216,6 +272,7 @@ def test_a_line_beyond_the_limit_is_one_dead_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+    monkeypatch.setattr(json_format, "SAMPLE_BYTES", 500)
     place = tmp_path / "in.json"
     place.write_text('{"name":"a"}\n{"name":"' + "x" * 5_000 + '"}\n\n{"name":"b"}')
     table, rejected = read(declare(place, "name STRING", max_record_bytes="2000"))

@@ -1,4 +1,5 @@
-"""json lines: one object per line, by Arrow's parser block by block; a block with a bad line is read line by line.
+"""json lines: one object per line, by Arrow's parser block by block; a block with a bad line is read line by line. A
+file that is one array is read as lines of its elements (`array_lines.py`).
 
 Contract: a line is rejected alone, with its number, when it is not a JSON object, when a value is not of its column's
 type (numbers for numbers, text for text, dates, timestamps; decimals may be either; base64 text for BINARY), when two
@@ -14,7 +15,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +24,17 @@ import pyarrow.json as arrow_json
 
 from penstock.connectors.contract import Rejected, Split
 from penstock.connectors.formats import cells
-from penstock.connectors.formats.base import Chunk, FileFormat, Unfit, long_record, rejection, too_long, without
+from penstock.connectors.formats.array_lines import ArrayCutter, places
+from penstock.connectors.formats.base import (
+    BrokenOff,
+    Chunk,
+    FileFormat,
+    Unfit,
+    long_record,
+    rejection,
+    too_long,
+    without,
+)
 from penstock.connectors.formats.keys import folded, spellings, unknown_name
 from penstock.connectors.formats.lines import (
     BOM,
@@ -39,7 +50,6 @@ from penstock.events import log_event, logger_of
 _LOG = logger_of("connectors")
 #: First lines of a file that are read to check whether its keys are the declared ones.
 _SAMPLE = 100
-_ONE_PER_LINE = "write one object a line: jq -c '.[]' array.json > objects.json"
 _SPECIAL = frozenset({"NaN", "Infinity", "-Infinity"})
 _WHOLE = re.compile(r"-?[0-9]+\Z")
 
@@ -81,7 +91,7 @@ class JsonFormat(FileFormat):
         with text_file(path, verify=False) as text:
             text.finish()
             positions = self._file_positions(path, text)
-            keys = {key for value in _objects(text.data) for key, _ in value}
+            keys = {key for value in _first_objects(text.data) for key, _ in value}
         self._warn_of_keys(path, positions, keys)
 
     def _warn_of_keys(self, path: str, positions: Inside, keys: set[str]) -> None:
@@ -103,17 +113,57 @@ class JsonFormat(FileFormat):
         limit = self.options.limit
         with text_file(split.path) as text:
             positions = self._file_positions(split.path, text)
+            if _is_array(text.data):
+                yield from self._array_chunks(split.path, text, positions)
+                return
             while text.data or not text.ended:
                 end = len(text.data) if text.ended else end_of_lines(text.data)
                 if end:
                     yield self.parse(split.path, text.take(end), positions)
                 elif len(text.data) > limit + 2:
-                    rejected = long_record(split.path, text.line, text.data, limit)
-                    yield Chunk({p: pa.array([], self.source.columns[p].type) for p in positions}, 0, (rejected,))
+                    yield self._long_record(split.path, text, positions)
                     text.take_line()
                 if not text.ended:
                     text.more()
             text.finish()
+
+    def _long_record(self, path: str, text: TextFile, positions: Inside) -> Chunk:
+        """Return the record at the beginning of `text`, which is longer than a record may be."""
+        record = text.data.lstrip()
+        line = text.line + text.data.count(b"\n", 0, len(text.data) - len(record))
+        rejected = long_record(path, line, record, self.options.limit)
+        return Chunk({p: pa.array([], self.source.columns[p].type) for p in positions}, 0, (rejected,))
+
+    def _array_chunks(self, path: str, text: TextFile, positions: Inside) -> Iterator[Chunk]:
+        """Yield the elements of an array as records, each with the line of the file in which it begins."""
+        cutter, lines = ArrayCutter(), b""
+        while text.data or not text.ended:
+            lines += cutter.lines(text.data[len(lines) :])
+            end = len(lines) if text.ended and cutter.depth < 2 else lines.rfind(b"\n") + 1
+            if end:
+                yield self._elements(path, text.take(end), lines[:end], positions)
+                lines = lines[end:]
+            elif len(lines) > self.options.limit + 2:
+                yield self._long_record(path, text, positions)
+                lines = _without_element(text, cutter)
+            elif text.ended:
+                break
+            if not text.ended:
+                text.more()
+        text.finish()
+        if cutter.depth:
+            raise BrokenOff("the array has no end", text.line)
+
+    def _elements(self, path: str, block: Block, lines: bytes, positions: Inside) -> Chunk:
+        """Return the elements of a part of an array. lines: these, one a line."""
+        chunk = self.parse(path, Block(lines, 1), positions)
+        if not chunk.rejected:
+            return chunk
+        found = places(lines, block.data, [one.line or 1 for one in chunk.rejected])
+        moved = zip(chunk.rejected, found, strict=True)
+        return replace(
+            chunk, rejected=tuple(replace(one, line=block.line + n, record=one.record.strip()) for one, n in moved)
+        )
 
     def parse(self, path: str, block: Block, positions: Inside) -> Chunk:
         """Return the records of some lines of `path`."""
@@ -127,15 +177,13 @@ class JsonFormat(FileFormat):
             text.more()
         folder_values = self.placed(path)
         lines = text.data[:SAMPLE_BYTES].splitlines()[:_SAMPLE]
-        objects = _objects(text.data)
+        objects = _first_objects(text.data)
         keys = {folded(key) for value in objects for key, _ in value}
         positions = tuple(
             position
             for position, column in enumerate(self.source.columns)
             if position not in folder_values or folded(column.name) in keys
         )
-        if _is_array(text.data[:SAMPLE_BYTES], bool(objects)):
-            raise Unfit("the file is a JSON array, and a line is read as one object", _ONE_PER_LINE)
         if not objects and len(lines) > 1 and lines[0].strip() == b"{":
             raise Unfit(
                 "an object stands on several lines, and a line is read as one", "jq -c . file.json > lines.json"
@@ -298,11 +346,29 @@ def _objects(data: bytes) -> list[_Object]:
     return [value for value in map(_parse, lines) if isinstance(value, _Object)]
 
 
-def _is_array(data: bytes, has_objects: bool) -> bool:
+def _first_objects(data: bytes) -> list[_Object]:
+    """Return the objects among the first lines of a file that begins with `data`, or the first elements of an array."""
+    return _objects(ArrayCutter().lines(data[:SAMPLE_BYTES]) if _is_array(data) else data)
+
+
+def _is_array(data: bytes) -> bool:
     """Return whether a file that begins with `data` is one array, in one line or several; not one of lines of which the
     first is an array."""
-    first = next((line for line in data.splitlines() if line.strip()), b"")
-    return first.lstrip().startswith(b"[") and (not has_objects or isinstance(_parse(first), ValueError))
+    first = next((line for line in data[:SAMPLE_BYTES].splitlines() if line.strip()), b"")
+    return first.lstrip().startswith(b"[") and (not _objects(data) or isinstance(_parse(first), ValueError))
+
+
+def _without_element(text: TextFile, cutter: ArrayCutter) -> bytes:
+    """Skip the element at the beginning, however long it is; return the lines of what is held behind it."""
+    while True:
+        text.leave(text.data)
+        if text.ended:
+            return b""
+        text.more()
+        lines = cutter.lines(text.data)
+        if end := lines.find(b"\n") + 1:
+            text.take(end)
+            return lines[end:]
 
 
 def _has_null(data: bytes) -> bool:
