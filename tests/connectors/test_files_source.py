@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from connector_kit import declare, read
+from pyarrow import csv, feather
+from pyarrow import parquet as pq
 
 from penstock.algebra.nodes.scans import OnError
 from penstock.connectors.deadletters import as_error
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
+from penstock.language.scripts import bind_script
 
 
 def put(folder: Path, *names: str) -> None:
@@ -34,6 +39,58 @@ def test_files_come_in_path_order_or_by_time_of_change(tmp_path: Path) -> None:
     assert names(tmp_path) == in_order
     assert names(tmp_path, known=("a.csv", "b/2.csv")) == ["b/1.csv", "b/10.csv", "b-c.csv"]
     assert names(tmp_path, order="modified") == ["b/2.csv", "b/10.csv", "b-c.csv", "a.csv", "b/1.csv"]
+
+
+LACKING = pa.table({"at": pa.array([1, 2], pa.int64()), "n": pa.array([10, 20], pa.int32())})
+
+
+def write(table: pa.Table, place: Path) -> None:
+    if place.suffix == ".csv":
+        csv.write_csv(table, place)
+    elif place.suffix == ".json":
+        place.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
+    elif place.suffix == ".parquet":
+        pq.write_table(table, place)
+    else:
+        feather.write_feather(table, place)
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])
+def test_files_that_lack_a_column_have_nulls_or_are_refused(tmp_path: Path, ending: str) -> None:
+    """Old files lack a new column, new ones a column that is gone; the folder has both."""
+    write(LACKING.append_column("s", pa.array(["x", "y"])), tmp_path / f"a.{ending}")
+    write(LACKING, tmp_path / f"b.{ending}")
+    whole = "at BIGINT, n INT, s STRING, d DOUBLE"
+    table, rejected = read(declare(tmp_path / f"*.{ending}", whole, 0, missing_columns="null"))
+    assert (table["s"].to_pylist(), table["n"].to_pylist()) == (["x", "y", None, None], [10, 20, 10, 20])
+    assert (table["d"].to_pylist(), rejected) == ([None] * 4, [])
+    table, _ = read(declare(tmp_path / f"*.{ending}", whole, 0, missing_columns="null"), (3,))
+    assert table["d"].to_pylist() == [None] * 4
+    table, rejected = read(declare(tmp_path / f"*.{ending}", "at BIGINT, n INT, s STRING", 0, missing_columns="refuse"))
+    assert table["s"].to_pylist() == ["x", "y"]
+    assert ["s" in one.reason for one in rejected] == [True]
+    usual, rejected = read(declare(tmp_path / f"*.{ending}", "at BIGINT, n INT, s STRING", 0))
+    assert (usual.num_rows, len(rejected)) == ((4, 0) if ending == "json" else (2, 1))
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])
+@pytest.mark.parametrize(("columns", "lacked"), [("a BIGINT, n INT", "a"), ("x INT, y INT", "x")])
+def test_no_file_may_lack_its_timestamp_or_all_columns(tmp_path: Path, ending: str, columns: str, lacked: str) -> None:
+    write(LACKING, tmp_path / f"a.{ending}")
+    timestamp = 0 if lacked == "a" else None
+    with pytest.raises(PenstockError, match=f"(column|has the key) {lacked}"):
+        open_source(declare(tmp_path / f"a.{ending}", columns, timestamp, missing_columns="null")).check()
+
+
+def test_a_computed_timestamp_may_be_of_a_column_that_is_there(tmp_path: Path) -> None:
+    script = "CREATE STREAM S ({}) FROM FILES (path '{}', missing_columns 'null') TIMESTAMP BY COALESCE(later, at);"
+    write(LACKING, tmp_path / "a.csv")
+    source = bind_script(script.format("later BIGINT, at BIGINT", tmp_path / "a.csv")).catalog.sources["s"]
+    open_source(source).check()
+    source = bind_script(script.format("later BIGINT, at INT, n INT", tmp_path / "b.csv")).catalog.sources["s"]
+    write(LACKING.drop_columns("at"), tmp_path / "b.csv")
+    with pytest.raises(PenstockError, match="column later is missing"):
+        open_source(source).check()
 
 
 def test_hidden_and_unfinished_files_are_left_out(tmp_path: Path) -> None:

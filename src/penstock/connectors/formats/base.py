@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import urllib.parse
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -40,8 +40,9 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 @dataclass(frozen=True)
 class TextOptions:
     """How text formats are written. `null`: the text that is NULL in addition to the empty cell; `quote`: None for no
-    quoting; `limit`: the largest number of bytes of a record; `timestamp_format`: the pattern of timestamps, empty for
-    the usual ones.
+    quoting; `limit`: the largest number of bytes of a record; `missing`: what happens to a file that lacks a declared
+    column, `null`, `refuse`, or empty for what is usual for the format; `timestamp_format`: the pattern of timestamps,
+    empty for the usual ones.
     """
 
     header: bool = True
@@ -50,6 +51,7 @@ class TextOptions:
     null: str = ""
     limit: int = 64 * 2**20
     timestamp_format: str = ""
+    missing: str = ""
 
     @property
     def spelling(self) -> cells.Spelling:
@@ -218,23 +220,41 @@ class FileFormat(ABC):
                 )
             if indices:
                 positions_in_file[position] = indices[0]
-            elif position not in placed:
+            elif position not in placed and self.options.missing != "null":
                 names_shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
                 raise Unfit(f"column {column.name} is missing", f"the file's columns: {names_shown}")
+        needed = self.needed_column({*range(len(self.source.columns))} - {*positions_in_file, *placed})
+        if needed is not None:
+            raise Unfit(f"column {self.source.columns[needed].name} is missing", "no file may lack it")
         return positions_in_file
+
+    def needed_column(self, missing: Set[int]) -> int | None:
+        """Return the position of a column among those that a file lacks without which none of its records is one; None
+        where there is none. missing: their positions."""
+        source = self.source
+        time = source.time_columns
+        ways = [(source.operation,), *((key,) for key in source.primary_key), time, tuple(range(len(source.columns)))]
+        # A timestamp may be computed from some of its columns.
+        return next((way[0] for way in ways if way and way != (None,) and {*way} <= missing), None)
 
     def _in_batches(
         self, chunk: Chunk, folder_values: Mapping[int, pa.Scalar], columns: tuple[int, ...]
     ) -> Iterator[ParsedRecords]:
         file_columns = chunk.columns
         arrays = {
-            c: file_columns[c] if c in file_columns else constant(folder_values[c], chunk.rows) for c in set(columns)
+            c: file_columns[c] if c in file_columns else self._constant(c, folder_values, chunk.rows)
+            for c in set(columns)
         }
         rejected = chunk.rejected
         for start in range(0, max(chunk.rows, 1), BATCH_ROWS):
             rows = min(BATCH_ROWS, chunk.rows - start)
             yield ParsedRecords(self.batch([arrays[c].slice(start, rows) for c in columns], columns, rows), rejected)
             rejected = ()
+
+    def _constant(self, position: int, folder_values: Mapping[int, pa.Scalar], rows: int) -> pa.Array:
+        """Return the values of a column that a file does not have: that of its folder, or NULL."""
+        value = folder_values.get(position)
+        return constant(pa.scalar(None, self.source.columns[position].type) if value is None else value, rows)
 
     def batch(self, arrays: list[pa.Array], columns: tuple[int, ...], rows: int) -> pa.RecordBatch:
         """Return a batch of declared columns, with the right number of rows also when no column is requested."""

@@ -196,9 +196,11 @@ class JsonFormat(FileFormat):
         if self.strict and keys - {folded(name) for name in self.source.columns.names}:
             return  # each record has the reason with its wrong key
         missing = [p for p in positions if folded(self.source.columns[p].name) not in keys]
-        missing_required = [p for p in (self.source.timestamp, self.source.operation) if p in missing]
-        if missing_required or (positions and len(missing) == len(positions)):
-            column = self.source.columns[(missing_required or missing)[0]]
+        needed = self.needed_column({*missing})
+        if needed is None and self.options.missing == "refuse" and missing:
+            needed = missing[0]
+        if needed is not None or (positions and len(missing) == len(positions)):
+            column = self.source.columns[missing[0] if needed is None else needed]
             raise Unfit(f"no object has the key {column.name}", f"the file's keys: {', '.join(sorted(keys)[:12])}")
 
     def _parse_block(self, block: Block, positions: Inside) -> Chunk | None:

@@ -168,6 +168,12 @@ _QUOTE = Option("quote", characters(""), "what stands around cells; empty for no
 _NULL = Option("null", ANY_TEXT, "a text that is NULL, beside the empty cell", "", formats=_CSV)
 _TEXTS = ("csv", "json")
 _TIMESTAMP = timestamp_format_option(_TEXTS)
+_MISSING = Option(
+    "missing_columns",
+    one_of("null", "refuse"),
+    "what a file without a declared column is: its values are NULL, or it is refused; without it `null` for json, whose"
+    " first objects say what it has, else `refuse`",
+)
 _RECORD_BYTES = record_bytes_option(_TEXTS)
 _LOG = logger_of("connectors")
 
@@ -184,6 +190,7 @@ class FilesSource(SourceConnector):
             _QUOTE,
             _NULL,
             _TIMESTAMP,
+            _MISSING,
             _RECORD_BYTES,
         )
     )
@@ -207,6 +214,7 @@ class FilesSource(SourceConnector):
             options.value(_NULL),
             options.value(_RECORD_BYTES),
             options.optional(_TIMESTAMP) or "",
+            options.optional(_MISSING) or "",
         )
 
     @classmethod
