@@ -11,6 +11,8 @@ emitted of each, from the oracle's answer alone. With h the heartbeat of an epis
   rows of a stream are needed, the one by which so many behind the lost ones have come, whenever they come: no round
   between has a bearing on it. It is never before the instant after the last one that was answered: an instant is
   answered once. A query over static relations alone has one instant;
+- of a stream without the rows that its checks reject, which are held against all that came since the promise was
+  declared, wherever the episode begins. They count for when values are closed;
 - of a relation without timestamps it has the rows that were there when its computation began (`contents`);
 - at its first instant the answer of a relation is the net difference of R to the content that was emitted before. When
   h has not reached that instant, nothing is emitted.
@@ -29,12 +31,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra import Algebra, Source
+from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import declared_sources
+from penstock.algebra.nodes.scans import StreamScan, declared_sources
 from penstock.algebra.properties.need import Held, Ticks, first_full_instant
 from penstock.deep_trees import deep
+from penstock.testing.arrivals import AcceptedRows
 from penstock.testing.definitions import World
 from penstock.testing.oracle import events_in, timely_rows
+from penstock.testing.promises.closings import checked
 from penstock.testing.scalars.values import Event, Row, event_order, key_of
 from penstock.types import BEGIN, END
 
@@ -52,7 +57,8 @@ class Episode:
     same of the boundary from which this result shows the query, where it has run before that: for another result, or
     paused with its state; contents: how many rows of relations without timestamps there were when its computation
     began, of others all count; folded: the last tick up to which the updates of one of its relations had been folded
-    then.
+    then; declared: by name of a promise that is CHECKED, how many rows of its stream had been accepted when it was
+    declared, 0 where it came with the stream.
     """
 
     query: Query
@@ -63,6 +69,7 @@ class Episode:
     lost: Mapping[str, int] = field(default_factory=dict)
     folded: int = NOTHING
     contents: Mapping[str, int] = field(default_factory=dict)
+    declared: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -129,11 +136,12 @@ def takes_over(episodes: Sequence[Episode], coming: Episode, inputs: Mapping[str
 
 @dataclass(frozen=True)
 class _Beginning:
-    """How an episode begins. rows: the elements that were read up to its end; begin: τ0; first: its first instant,
-    whatever was answered before."""
+    """How an episode begins. rows: the elements that were read up to its end; rejected: by stream, the places of those
+    that checks reject; begin: τ0; first: its first instant, whatever was answered before."""
 
     sources: Mapping[str, Source]
     rows: Mapping[str, list[_Timed]]
+    rejected: Mapping[str, frozenset[int]]
     begin: int
     first: int
 
@@ -144,7 +152,10 @@ class _Beginning:
         read |= {n: inputs[n].slice(0, count) for n, count in episode.contents.items() if n in sources}
         rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
         begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
-        return _Beginning(sources, rows, begin, _first(episode, sources, inputs, rows, begin, goes_on))
+        rejected = _rejected(episode, rows)
+        left = {name: _left(sources[name], rows[name], rejected.get(name, frozenset())) for name in rows}
+        first = _first(episode, sources, inputs, left, begin, goes_on)
+        return _Beginning(sources, rows, rejected, begin, first)
 
 
 def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> None:
@@ -153,11 +164,15 @@ def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> N
     first = max(beginning.first, result.reached + 1)
     result.began = True
     end = heartbeat(sources, rows)
+    left = {n: [r for i, r in enumerate(rows[n]) if i not in beginning.rejected.get(n, ())] for n in rows}
+    accepted = {name: rows[name] for name in beginning.rejected}
     if episode.start.mode is StartMode.NOW:
         before = _rows_before(sources, inputs, episode.begun)
         past = max(begin, episode.folded)
-        rows = {name: _cut(source, rows[name], len(before[name]), past) for name, source in sources.items()}
-    events = _events(query.root, rows, end)
+        gone = {name: sum(place < len(before[name]) for place in found) for name, found in beginning.rejected.items()}
+        accepted = {name: found[len(before[name]) :] for name, found in accepted.items()}
+        left = {n: _cut(source, left[n], len(before[n]) - gone.get(n, 0), past) for n, source in sources.items()}
+    events = _events(query.root, left, end, accepted)
     if end < first:
         return
     content: Counter[Row] = Counter()
@@ -172,6 +187,30 @@ def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> N
         if event[0] > first or (event[1] is None and event[0] == first):
             result.emit(event)
     result.reached = end
+
+
+def _rejected(episode: Episode, rows: Mapping[str, list[_Timed]]) -> dict[str, frozenset[int]]:
+    """Return by stream the places of the rows that the checks of a query reject, where it has checks."""
+    found: dict[str, frozenset[int]] = {}
+    for scan in operators(episode.query.root):
+        if isinstance(scan, StreamScan) and scan.checks:
+            gone = set[int]()
+            for check in scan.checks:
+                # Counted in rows that were not late, as the others are.
+                since = episode.declared.get(check.name, 0)
+                places = checked([check], rows[scan.source.name][since:])[check.name]
+                gone.update(since + place for place in places)
+            found[scan.source.name] = frozenset(gone)
+    return found
+
+
+def _left(source: Source, rows: list[_Timed], rejected: frozenset[int]) -> list[_Timed]:
+    """Return the rows that are left of a stream, with its heartbeat."""
+    if not rejected:
+        return rows
+    left = AcceptedRows(row for place, row in enumerate(rows) if place not in rejected)
+    left.beat = heartbeat({source.name: source}, {source.name: rows})
+    return left
 
 
 def _first(
@@ -226,12 +265,16 @@ def _rows_before(
     return {name: timely_rows(source, inputs[name].slice(0, read[name])) for name, source in sources.items()}
 
 
-def _events(root: Algebra, rows: Mapping[str, list[tuple[int, Row]]], final: int) -> list[Event]:
+def _events(
+    root: Algebra, rows: Mapping[str, list[_Timed]], final: int, accepted: Mapping[str, list[_Timed]]
+) -> list[Event]:
+    """Return what a query emits up to an instant. accepted: of streams with checks, also the rows that they reject."""
     sources = declared_sources(root)
     timed = [name for name, source in sources.items() if not source.is_static]
-    if timed and not any(rows[name] for name in timed):
+    if timed and not any(rows[name] or accepted.get(name) for name in timed):
         return []  # time has not begun
-    return events_in(root, World(rows, final))
+    firsts = {name: min(ts for ts, _ in found) for name, found in accepted.items() if found}
+    return events_in(root, World(rows, final, accepted=dict(accepted), firsts=firsts))
 
 
 def heartbeat(sources: Mapping[str, Source], rows: Mapping[str, list[tuple[int, Row]]]) -> int:

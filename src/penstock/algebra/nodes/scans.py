@@ -428,6 +428,12 @@ def _declared(root: Algebra) -> dict[str, Source]:
     return {scan.source.name: scan.source for scan in scans}
 
 
+def promises_checked(root: Algebra) -> dict[str, tuple[str, ...]]:
+    """Return the names of the promises that are CHECKED for the plan, by name of the stream."""
+    scans = (operator for operator in operators(root) if isinstance(operator, StreamScan) and operator.checks)
+    return {scan.source.name: tuple(check.name for check in scan.checks) for scan in scans}
+
+
 def scanned_columns(root: Algebra) -> dict[str, tuple[int, ...]]:
     """Return the positions of the declared columns that the plan reads, in order, by name of the stream or relation."""
     columns: dict[str, set[int]] = {}

@@ -77,6 +77,14 @@ Ticks = npt.NDArray[np.int64]
 Held = Callable[[str], Ticks]
 
 
+def ticks_without(ticks: Ticks, gone: Ticks) -> Ticks:
+    """Return ticks without those in `gone`, each as often as it is there, in order."""
+    found, counts = np.unique(ticks, return_counts=True)
+    less, times = np.unique(gone[np.isin(gone, found)], return_counts=True)
+    counts[np.searchsorted(found, less)] -= times
+    return np.repeat(found, np.maximum(counts, 0))
+
+
 def together(found: Iterable[Needs]) -> Needs:
     """Return what several inputs need."""
     needs: dict[str, Need] = {}

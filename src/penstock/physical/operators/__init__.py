@@ -182,7 +182,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     WatchedSpec: lambda spec, context: WatchedRows(spec),
     UpdatesSpec: lambda spec, context: Updates(spec),
     InstantCountsSpec: lambda spec, context: InstantCounts(spec),
-    CheckSpec: lambda spec, context: make_check(spec),
+    CheckSpec: lambda spec, context: make_check(spec, context.shards),
     UnrejectedSpec: lambda spec, context: Unrejected(spec),
     UnionSpec: lambda spec, context: Together() if spec.together else Passing(),
     TimeWindowSpec: lambda spec, context: TimeWindow(spec),

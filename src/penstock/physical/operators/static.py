@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from penstock.physical.elements import Elements
-from penstock.physical.kernels.compiled import cut_by_shard
-from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.shard_rows import rows_of_shard
 from penstock.storage.documents import Document, flag
 
 
@@ -31,9 +28,5 @@ class Static(Operator):
         if self._emitted:
             return []
         self._emitted = True
-        if not self._key:
-            return [self._table] if moment.shard == 0 and len(self._table) else []
-        first, _ = fingerprints([self._table.columns[i] for i in self._key], len(self._table))
-        order, bounds = cut_by_shard(first, self._shards)
-        mine = order[bounds[moment.shard] : bounds[moment.shard + 1]]
-        return [self._table.take(np.asarray(mine))] if len(mine) else []
+        mine = rows_of_shard(self._table, self._key, moment.shard, self._shards)
+        return [mine] if len(mine) else []

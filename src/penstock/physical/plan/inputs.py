@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -160,6 +160,10 @@ class InstantCountsSpec(ReducingSpec):
     descending: bool = False
 
 
+#: Returns the rows with ticks in (after, until] that a check has rejected; None for none.
+RecordedRejections = Callable[[int, int], Elements | None]
+
+
 @dataclass(frozen=True)
 class CheckSpec(Spec):
     """The rows of port 0, all that were accepted, that break a promise; they are dead letters, but for those that a
@@ -168,12 +172,15 @@ class CheckSpec(Spec):
 
     Args:
         source, names, types: of the stream, for dead letters.
+        recorded: where a past is read, the verdicts of the check that has judged it. It does not count for what the
+            step is.
     """
 
     source: str
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     check: Check
+    recorded: RecordedRejections | None = field(default=None, compare=False, repr=False)
 
     @property
     def memory(self) -> Memory:

@@ -15,19 +15,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.promised import closed_by_punctuations
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Source
+from penstock.algebra.nodes.scans import RejectedScan, Source, promises_checked
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.heartbeats import StreamRecord
 from penstock.algebra.properties.need import AwaitedRows, Need, awaited_rows, first_full_instant, reach
 from penstock.algebra.properties.statistics import Statistics
 from penstock.connectors.contract import ParsedRecords
 from penstock.errors import PenstockError
-from penstock.physical.elements import Elements
+from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.ingest import after_record, read_columns, spoken_after, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import (
@@ -39,12 +40,14 @@ from penstock.physical.execution.progress import (
     timed_sources,
 )
 from penstock.physical.execution.step_failures import StepFailures, with_names
+from penstock.physical.plan.inputs import RecordedRejections
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import as_declared, joined
 from penstock.physical.planning.planned_part import PlannedPart
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
+from penstock.physical.planning.recorded_checks import with_recorded_checks
 from penstock.physical.planning.shared_parts import SharedParts, shared_plan
 from penstock.physical.planning.sharing import Beginning, Standing
 from penstock.runtime.decisions.deciders import DecidingOptions, QueryPolicies
@@ -399,6 +402,9 @@ class LiveEngine:
         decided, spoken = self._measures.decided, round_input.spoken
         for key, parts in job.round(inputs, round_input.progress, decided, failures, spoken).items():
             results[key].take(parts)
+            root = self._queries[key].root
+            if isinstance(root, RejectedScan):
+                self._histories[root.source.name].reject(root.check.name, concat(parts))
         for name, rejections in by_source(job.rejected).items():
             rejected = self.rejected.setdefault(name, RejectedRows(self._histories[name].source))
             rejected.reject_by_operators(rejections, self.rounds)
@@ -414,7 +420,7 @@ class LiveEngine:
         past = self._past(query, begin, start)
         generation = self._generation(track)
         part = self._part(generation)
-        plan = self._with_tables(joined([part.plan]))
+        plan = self._with_tables(joined([with_recorded_checks(part.plan, self._verdicts)]))
         past_job = LocalJob(plan, self._tables, self._shards)
         decided = self._measures.portions(len(self._queries) + 1)
         for parts in past_job.round(_projected(past_job, past.elements), past.progress, decided).values():
@@ -494,6 +500,10 @@ class LiveEngine:
 
     # -- the past ----------------------------------------------------------------------------------------------
 
+    def _verdicts(self, stream: str, promise: str) -> RecordedRejections:
+        """Return what the check of a promise has rejected, which stands beside the queries since it was declared."""
+        return partial(self._histories[stream].rejections, promise)
+
     def _beginning(self, query: Query, start: Start) -> tuple[int, Start]:
         """Return the heartbeat of a query that begins now, and its start without WAIT: WARM, or AT the instant from
         which nothing is missing. Raises PenstockError P0703 where there is none."""
@@ -514,14 +524,17 @@ class LiveEngine:
         # Updates of a relation up to an instant that is still to come would be out of order with those that come.
         ticks = {name: tick if source.is_stream else min(tick, begin) for name, source in sources.items()}
         read_sources = [name for name, source in sources.items() if not (from_now and source.is_stream)]
-        missing = [name for name in read_sources if not self._has(name, sources[name], needs.get(name, Need()), tick)]
+        missing = [name for name in read_sources if not self._histories[name].has(needs.get(name, Need()), tick)]
         # When what has been closed was closed is not known any more.
         closed = closed_by_punctuations(query.root) if not from_now else frozenset()
         missing += [name for name in read_sources if name in closed and len(self._progress[name].punctuations or ())]
         if missing:
             raise not_kept(query, start, missing)
         elements: dict[str, list[Elements]] = {name: [] for name in sources}
-        elements |= {name: self._histories[name].since(needs.get(name, Need()), ticks[name]) for name in read_sources}
+        checked = promises_checked(query.root)
+        for name in read_sources:
+            need = needs.get(name, Need())
+            elements[name] = self._histories[name].since(need, ticks[name], checked.get(name, ()))
         reached = reach(needs)
         progress: dict[str, SourceProgress] = {}
         for name in sources:
@@ -532,17 +545,6 @@ class LiveEngine:
                 first = max(first, tick - reached)
             progress[name] = replace(self._progress[name], first=first)
         return _RoundInput(elements, progress)
-
-    def _has(self, name: str, source: Source, need: Need, tick: int) -> bool:
-        """Return whether everything is kept that `need` names of a source at an instant. Which rows promises that are
-        CHECKED have rejected is not kept; those beyond the heartbeat are still to be judged."""
-        history = self._histories[name]
-        if not history.has(need, tick):
-            return False
-        if not source.is_checked or history.dropped is None:
-            return True
-        beat = self._progress[name].heartbeat(source.slack)
-        return not need.rows and need.ticks is not None and tick - need.ticks >= beat
 
     # -- snapshots ---------------------------------------------------------------------------------------------
 

@@ -6,17 +6,18 @@ has been decided when it arrived, so a query that begins later reads what one th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.need import Held, LastRows, Need, Ticks, most_rows
+from penstock.algebra.properties.need import Held, LastRows, Need, Ticks, most_rows, ticks_without
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.checks.unrejected import unbroken
 from penstock.physical.operators.updates import paired_updates
 from penstock.physical.plan.inputs import update_rule
 from penstock.runtime.live.parts import append_part
@@ -67,12 +68,14 @@ class History:
         parts: the elements in order of arrival; those of a stream up to `dropped` do not count.
         dropped: the largest tick of an element that has been dropped, of a relation the one up to which its updates
             have been folded; None for none.
+        rejected: by the names of promises that are CHECKED, those of the elements that break them, in order of time.
     """
 
     source: Source
     retain: int | None = None
     parts: list[Elements] = field(default_factory=list)
     dropped: int | None = None
+    rejected: dict[str, list[Elements]] = field(default_factory=dict)
     #: The number of updates that the last folding left.
     _held: int = 0
     #: What is known of the parts, by their `id`.
@@ -82,9 +85,21 @@ class History:
         if len(elements):
             append_part(self.parts, elements, concat)
 
+    def reject(self, promise: str, elements: Elements) -> None:
+        """Note elements that break a promise: they are in `parts` all the same, since they count for other promises."""
+        if len(elements):
+            append_part(self.rejected.setdefault(promise, []), elements, concat)
+
+    def rejections(self, promise: str, after: int, until: int) -> Elements | None:
+        """Return the elements with ticks in (after, until] that break a promise; None for none."""
+        parts = (part.filter((part.ts > after) & (part.ts <= until)) for part in self.rejected.get(promise, ()))
+        found = [part for part in parts if len(part)]
+        return concat(found) if found else None
+
     def copy(self) -> History:
         """Return the history as it is now; the elements are shared with it."""
-        return replace(self, parts=list(self.parts))
+        rejected = {promise: list(parts) for promise, parts in self.rejected.items()}
+        return replace(self, parts=list(self.parts), rejected=rejected)
 
     def forget(self, heartbeat: int) -> None:
         """Drop what is older than `retain` at `heartbeat`: elements of a stream, and updates of a relation that its
@@ -114,6 +129,7 @@ class History:
         self.dropped = max(
             [*(span.largest(until) for span, _ in old), *([] if self.dropped is None else [self.dropped])]
         )
+        self._forget_rejected(self.dropped)
         left = {id(span.part): count for span, count in old}
         kept: list[Elements] = []
         for part in self.parts:
@@ -121,6 +137,14 @@ class History:
             if gone < len(part):
                 kept.append(part.filter(part.ts > until) if 2 * gone >= len(part) else part)
         self.parts = kept
+
+    def _forget_rejected(self, until: int) -> None:
+        """Drop what was rejected of the elements up to `until`; parts of which the smaller half is older stay."""
+        for promise, parts in self.rejected.items():
+            old = [int(np.count_nonzero(part.ts <= until)) for part in parts]
+            if any(2 * count >= len(part) for count, part in zip(old, parts, strict=True)):
+                halved = (p if 2 * n < len(p) else p.filter(p.ts > until) for n, p in zip(old, parts, strict=True))
+                self.rejected[promise] = [part for part in halved if len(part)]
 
     def _known_spans(self) -> list[_Span]:
         """Return the spans of the parts; those of new ones are computed."""
@@ -142,14 +166,22 @@ class History:
         return not need.rows or (count is not None and len(self.held(tick - need.ticks)) >= count)
 
     def held(self, until: int) -> Ticks:
-        """Return the ticks of the elements up to `until`, behind those that have been dropped."""
+        """Return the ticks of the elements up to `until`, behind those that have been dropped; of a stream with several
+        promises that are CHECKED perhaps fewer."""
         if self.dropped is None or not self.parts:
             return np.empty(0, np.int64)
         ticks = np.concatenate([part.ts for part in self.parts])
+        rejected = [part.ts for parts in self.rejected.values() for part in parts]
+        if rejected:
+            ticks = ticks_without(ticks, np.concatenate(rejected))
         return ticks[(ticks > self.dropped) & (ticks <= until)]
 
-    def since(self, need: Need, tick: int) -> list[Elements]:
-        """Return what `need` names at the instant `tick`, and all elements after it."""
+    def since(self, need: Need, tick: int, promises: Collection[str] = ()) -> list[Elements]:
+        """Return what `need` names at the instant `tick`, and all elements after it.
+
+        Args:
+            promises: the names of those that are CHECKED; what they reject is not among the last rows of a need.
+        """
         if not self.parts or need.ticks is None:
             return list(self.parts)
         begin = tick - need.ticks
@@ -162,8 +194,17 @@ class History:
         if self.dropped is not None:
             whole = whole.filter(whole.ts > self.dropped)
         chosen = whole.ts > begin
+        older = ~chosen
+        if promises:
+            if any(last.multiple > 1 for last in need.rows):
+                return [whole]
+            rejected = [part for promise in promises for part in self.rejected.get(promise, ())]
+            older &= unbroken(whole, rejected) if rejected else True
         for last in need.rows:
-            chosen[_last(whole, np.flatnonzero(whole.ts <= begin), last)] = True
+            chosen[_last(whole, np.flatnonzero(older), last)] = True
+        if promises:
+            # Rows of one instant have no order of arrival behind a check.
+            chosen |= np.isin(whole.ts, whole.ts[chosen & older])
         return [whole.filter(chosen)]
 
 

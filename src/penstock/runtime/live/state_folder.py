@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 #: The format of the head and of the objects. A state with another number is refused.
-FORMAT = 4
+FORMAT = 5
 #: How the names of the entries of a manifest begin: the head, an object by number, the state of a step by stage and
 #: shard.
 _HEAD, _OBJECT, _STATE = "head", "object", "state"

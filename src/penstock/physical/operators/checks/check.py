@@ -23,15 +23,16 @@ from penstock.physical.kernels.compiled import argsort_time, in_time
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.base.contract import Moment, Operator, Rejection
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
+from penstock.physical.operators.base.shard_rows import rows_of_shard
 from penstock.physical.operators.checks.counted_instants import CountedInstants
 from penstock.physical.operators.checks.first_checks import bits
 from penstock.physical.operators.checks.instant_counts import promised, ranks
-from penstock.physical.plan.inputs import CheckSpec
+from penstock.physical.plan.inputs import CheckSpec, RecordedRejections
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.physical.synopses.tables.materialized import MaterializedElements
 from penstock.storage.documents import Document, integer
-from penstock.types import END
+from penstock.types import BEGIN, END
 
 #: Below every difference: each row of UNIQUE closes its value for further rows.
 _AT_ONCE = -(2**62)
@@ -227,6 +228,29 @@ class OrderCheck(PromiseCheck):
         self._greatest.replace(Elements(columns, ticks[rises], np.full(len(rises), END, np.int64)))
 
 
-def make_check(spec: CheckSpec) -> PromiseCheck:
+class RecordedCheck(Operator):
+    """Emits the rows that a check rejected when it judged them, and judges nothing. It has no state: rows that it emits
+    again, with a tick that has been reached before, meet none."""
+
+    def __init__(self, recorded: RecordedRejections, key: tuple[int, ...], shards: int) -> None:
+        self._recorded = recorded
+        self._key = key
+        self._shards = shards
+        self._reached = BEGIN - 1
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        rows = self._recorded(self._reached, moment.heartbeat)
+        self._reached = moment.heartbeat
+        if rows is None:
+            return []
+        mine = rows_of_shard(rows, self._key, moment.shard, self._shards)
+        return [mine] if len(mine) else []
+
+
+def make_check(spec: CheckSpec, shards: int) -> Operator:
     """Return the operator that checks a promise."""
-    return OrderCheck(spec) if isinstance(spec.check.promise, Ordered) else ValueCheck(spec)
+    promise = spec.check.promise
+    is_order = isinstance(promise, Ordered)
+    if spec.recorded is not None:
+        return RecordedCheck(spec.recorded, () if is_order else promise.columns, shards)
+    return OrderCheck(spec) if is_order else ValueCheck(spec)

@@ -42,11 +42,11 @@ class Unrejected(Operator):
         if not in_time(rows.ts):
             rows = rows.take(argsort_time(rows.ts))
         came = [one for one in rejected if one is not None]
-        kept = rows.filter(_unbroken(rows, came)) if came else rows
+        kept = rows.filter(unbroken(rows, came)) if came else rows
         return [kept] if len(kept) else []
 
 
-def _unbroken(rows: Elements, rejected: list[Elements]) -> Bools:
+def unbroken(rows: Elements, rejected: list[Elements]) -> Bools:
     """Return which rows no check rejects. rejected: what each does."""
     everything = concat([rows, *rejected])
     exact = [bits(column) for column in everything.columns]
