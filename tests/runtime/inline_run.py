@@ -28,6 +28,7 @@ from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.runtime.spark.live_change import begin_change, leave_out
 from penstock.runtime.spark.output.batch_logs import commit_logs
+from penstock.runtime.spark.output.checked_rows import record_rejected
 from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.surplus import SurplusAnswers
@@ -267,6 +268,7 @@ class InlineRun:
             for name, parts in outcome.answers.items()
         }
         valid = {name: chunks for name, chunks in answers.items() if name not in failed}
+        record_rejected(self.folder, self.job, valid, int(self.pending()[0].parent.name))
         behind = {name: tick for name, tick in outcome.reached.items() if name not in failed}
         valid = self.surplus.until(self.job.plan, valid, behind, self.batch)
         beats = {} if outcome.heartbeats is None else {**outcome.heartbeats.queries, **behind}

@@ -4,7 +4,7 @@ queries come and go, over restarts, in both engines."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
@@ -14,13 +14,25 @@ import pytest
 from inline_engine import InlineServer, without_spark  # noqa: F401 - a fixture
 from inline_run import Crash
 
+from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.nodes.scans import Check
 from penstock.algebra.properties.promises import Clustered, Ordered, Promise, Unique, Within
 from penstock.control.live.control import Control
 from penstock.control.phases import Phase
 from penstock.engines.in_process import InProcessEngine
 from penstock.errors import PenstockError
+from penstock.language.scripts import bind_script, bind_select
 from penstock.physical.operators.checks.check import ValueCheck
+from penstock.results.content import ResultContents
+from penstock.results.run_input import pinned_input, state_of_run
+from penstock.results.select import LiveReader
+from penstock.runtime.spark.checkpoint.epochs import source_file
+from penstock.runtime.spark.hydration.compaction import Compaction
+from penstock.runtime.spark.retention import merging, retention
+from penstock.runtime.spark.retention.rejected_log import RejectedLog
+from penstock.runtime.spark.retention.retained_log import RetainedLog
+from penstock.testing.compare import first_difference
+from penstock.testing.live import Episode, run_live
 from penstock.testing.promises.closings import checked
 
 DECLARED = "CREATE STREAM S (ts INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND"
@@ -188,6 +200,150 @@ def test_lives_of_queries_and_promises(server: OneServer, seed: int) -> None:
         expected = sorted(came[i] for i in accepted if i >= begun and i not in gone)
         # The last row lies at an instant of which more may come.
         assert sorted(row[1:] for row in server.emitted(name) if row[1] <= tick) == expected, name
+
+
+TEXTS = (
+    "SELECT ts AS at, v FROM S",
+    "SELECT v FROM S [RANGE 3 SECONDS]",
+    "SELECT v, COUNT(*) AS n FROM S [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY v",
+    "SELECT a.v FROM S [RANGE 2 SECONDS] AS a, S [RANGE 4 SECONDS] AS b WHERE a.v = b.v",
+    "SELECT v FROM S [ROWS 3]",
+    "SELECT COUNT(*) AS n FROM S",
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_queries_begin_with_what_was_let_through(server: OneServer, seed: int) -> None:
+    """WARM, AT and BEGINNING answer as a query that was always there, over the rows that the checks had left."""
+    random = Random(f"past {seed}")
+    slack, retain = random.choice((0, 0, 3)), random.choice((1000, 1000, 9))
+    late = f" ORDER WITHIN {slack} SECONDS" if slack else ""
+    chosen = random.sample(sorted(PROMISES), random.randrange(1, 4))
+
+    def checks(names: Iterable[str]) -> str:
+        return "".join(f" CONSTRAINT {name} {PROMISES[name][0]} CHECKED" for name in names)
+
+    declared = dict.fromkeys(chosen[:1], 0)
+    server.post(f"{DECLARED}{late} RETAIN {retain} SECONDS{checks(declared)}")
+    came: Rows = []
+    tick = 0
+    episodes: dict[str, Episode] = {}
+    refused = 0
+    for step in range(40):
+        draw = random.random()
+        if draw < 0.55 or not came:
+            rows = []
+            for _ in range(random.randrange(1, 6)):
+                tick += random.randrange(3)
+                rows.append((max(tick - random.randrange(slack + 1), 1), tick // 3 + random.randrange(3)))
+            server.insert("S", rows)
+            came += rows
+        elif draw < 0.6 and len(declared) < len(chosen):
+            name = chosen[len(declared)]
+            server.post(f"ALTER STREAM S ADD CONSTRAINT {name} {PROMISES[name][0]} CHECKED")
+            declared[name] = len(_timely(came, slack))
+        elif draw < 0.85:
+            name, text = f"q{step}", random.choice(TEXTS)
+            start = random.choice(("NOW", "WARM", "BEGINNING", f"AT {max(1, tick - random.randrange(9))}"))
+            try:
+                server.post(f"CREATE QUERY {name} START {start} AS {text}")
+            except PenstockError as error:
+                assert error.code == "P0703" and retain == 9, error
+                refused += 1
+                continue
+            script = f"{DECLARED}{late}{checks(declared)}; CREATE QUERY q AS {text};"
+            (query,) = bind_script(script).queries
+            mode, _, at = start.partition(" ")
+            begun = Start(StartMode[mode], int(at) if at else None)
+            episodes[name] = Episode(query, begun, {"S": len(came)}, declared=dict(declared))
+        else:
+            server.restart()
+    server.insert("S", [(tick + 100, 1)])
+    came.append((tick + 100, 1))
+    columns = zip(*came, strict=True)
+    table = pa.table([pa.array(column, pa.int32()) for column in columns], names=["ts", "v"])
+    for name, episode in episodes.items():
+        expected = run_live([episode], {"S": table})
+        of = 1 if episode.query.root.is_stream else 2
+        found = [(row[0], None if of == 1 else row[1], tuple(row[of:])) for row in server.emitted(name)]
+        difference = first_difference(expected, found)
+        assert difference is None, f"{name} {episode.start} {episode.declared}: {difference}"
+    assert episodes or refused
+
+
+@pytest.mark.parametrize("crash", ["state", "sinks", "delivered", "marked"])
+def test_what_was_rejected_is_known_once_over_kills(tmp_path: Path, without_spark: None, crash: str) -> None:  # noqa: F811
+    server = InlineServer(tmp_path)
+    promises = "CONSTRAINT u UNIQUE (v) CHECKED CONSTRAINT o ORDERED BY (v) WITHIN 3 ROWS CHECKED"
+    server.post(f"{DECLARED} RETAIN 1 HOUR {promises}")
+    rows = [(1, 1), (2, 2), (3, 2), (4, 9), (5, 5), (6, 9), (7, 9), (8, 10), (9, 3), (10, 11), (11, 11), (12, 12)]
+    for begin in range(0, len(rows), 3):
+        ticks, values = zip(*rows[begin : begin + 3], strict=True)
+        table = pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(values, pa.int32())})
+        server.control.insert("S", table, f"rows {begin}")
+        with pytest.raises(Crash):
+            server.run.round(crash)
+        server.restart()
+        server.run.round()
+    server.post("CREATE QUERY q START BEGINNING AS SELECT ts AS at, v FROM S")
+    server.insert("S", [(13, 13), (14, 11), (15, 15)])
+    left = [(1, 1), (2, 2), (4, 9), (5, 5), (8, 10), (10, 11), (12, 12), (13, 13)]
+    assert [row[1:] for row in server.emitted("q")] == left
+    server.close()
+
+
+def test_a_one_time_query_reads_what_was_let_through(tmp_path: Path, without_spark: None) -> None:  # noqa: F811
+    """Of rows of before a promise was declared too, which it never judged; of equal ones in several files one."""
+    server = InlineServer(tmp_path)
+    server.post(f"{DECLARED} RETAIN 1 HOUR")
+    server.insert("S", [(1, 1), (2, 1), (3, 3)])
+    server.post("ALTER STREAM S ADD CONSTRAINT u UNIQUE (v) CHECKED")
+    server.post("ALTER STREAM S ADD CONSTRAINT o ORDERED BY (v) WITHIN 2 ROWS CHECKED")
+    for rows in ([(4, 1), (5, 5)], [(5, 5), (5, 6)], [(5, 5), (6, 1), (7, 5)], [(8, 3), (9, 9)]):
+        server.insert("S", rows)
+    server.restart()
+    server.insert("S", [(10, 10)])
+    promises = "CONSTRAINT u UNIQUE (v) CHECKED CONSTRAINT o ORDERED BY (v) WITHIN 2 ROWS CHECKED"
+    catalog = bind_script(f"{DECLARED} RETAIN 1 HOUR {promises};", live=True).catalog
+    run = server.run.inline
+
+    def selected(text: str) -> list[Any]:
+        with pinned_input(run, "reader", {"s"}) as known:
+            state = state_of_run(run, known, {}, ResultContents(run.folder.results))
+            found = LiveReader(lambda: state).answer(bind_select(text, catalog).query)
+        return [tuple(row.values()) for row in found.answer.table.to_pylist()]
+
+    left = [(1, 1), (2, 1), (3, 3), (4, 1), (5, 5), (5, 6), (9, 9)]
+    assert selected("SELECT ts AS at, v FROM S ORDER BY at, v") == left
+    assert selected("SELECT COUNT(*) AS n, MAX(v) AS m FROM S [RANGE 5 SECONDS]") == [(3, 9)]
+    server.close()
+
+
+def test_what_was_rejected_is_merged_and_goes_with_what_is_retained(
+    tmp_path: Path,
+    without_spark: None,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retention, "_EVERY", 1)
+    monkeypatch.setattr(merging, "FEW", 4)
+    server = InlineServer(tmp_path)
+    server.post(f"{DECLARED} RETAIN 320 SECONDS CONSTRAINT u UNIQUE (v) CHECKED")
+    run = server.run.inline
+    log = RejectedLog(run.folder, source_file("S", run.job.intake.births))
+    for tick in range(2, 40, 2):
+        server.insert("S", [(tick, tick), (tick, 0)])
+        Compaction(run.folder, run.rounds, lambda: run.job.intake, 0, 2**20).compact()
+    # Of 2 the second row is the first with 0; the rows of 38 are not judged yet.
+    assert sorted(log.ticks(10**6)) == [*range(4, 38, 2)]
+    assert len(log.log.files()) < 12 and any(file.last for file in log.log.files())
+    server.post("CREATE QUERY q START WARM AS SELECT v FROM S [RANGE 6 SECONDS]")
+    server.insert("S", [(40, 40), (700, 0), (701, 1)])
+    assert {row[2] for row in server.emitted("q") if row[0] < 38} == {32, 34, 36}
+    server.insert("S", [(702, 2)])
+    assert RetainedLog(run.folder, log.log.place.name).after == 38
+    # What is left of them lies in a file with later ones.
+    assert sorted(log.ticks(10**6)) == [38, 700]
+    server.close()
 
 
 def _timely(rows: Rows, slack: int) -> list[int]:

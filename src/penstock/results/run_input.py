@@ -17,6 +17,7 @@ from typing import Protocol
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source, declared_sources
+from penstock.algebra.properties.promises import PromiseMode
 from penstock.connectors.contract import Sink
 from penstock.connectors.results.batch_file import BatchFile
 from penstock.connectors.results.result_folder import ResultFolder
@@ -51,6 +52,7 @@ from penstock.runtime.spark.hydration.start_options import is_posted
 from penstock.runtime.spark.hydration.update_reader import UpdateSource
 from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.retention.compacted_updates import CompactedUpdates
+from penstock.runtime.spark.retention.rejected_log import RejectedLog
 from penstock.runtime.spark.retention.retained_log import Pins, RetainedLog
 from penstock.types import END
 
@@ -74,13 +76,32 @@ class RetainedPast:
 
     @property
     def dropped(self) -> int | None:
-        return RetainedLog(Folder(self.root), self.log).after
+        gone = [log.after for log in self._logs if log.is_begun]
+        return max((tick for tick in gone if tick is not None), default=None)
+
+    @property
+    def _logs(self) -> list[RetainedLog]:
+        """Return the logs that are read: what is retained, and where it is checked what was rejected of that."""
+        folder = Folder(self.root)
+        rejected = [RejectedLog(folder, self.log).log] if self.read_as.is_checked else []
+        return [RetainedLog(folder, self.log), *rejected]
 
     def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
         check_retained(source, self.read_as, columns)
-        known = RetainedLog(Folder(self.root), self.log).files(0, self.round)
-        files = tuple(file for file in known if file.low <= up_to and (after is None or file.high > after))
-        return RetainedRows(source, self.root, self.log, files, columns, after, up_to)
+        logs = self._logs
+        if not all(log.is_begun for log in logs):
+            raise PenstockError(
+                "P0721",
+                f"which rows of {source.name} its promises that are CHECKED have rejected is not known",
+                hint=f"it is known at a server, from when {source.name} is retained",
+            )
+        files = [
+            tuple(f for f in log.files(0, self.round) if f.low <= up_to and (after is None or f.high > after))
+            for log in logs
+        ]
+        names = tuple(one.name for one in self.read_as.promises if one.mode is PromiseMode.CHECKED)
+        rejected = files[1] if names else ()
+        return RetainedRows(source, self.root, self.log, files[0], columns, after, up_to, rejected, names)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
-from penstock.algebra.nodes.scans import Source, over_sources, scanned_columns
+from penstock.algebra.nodes.scans import Source, over_sources, scanned_columns, unchecked
 from penstock.algebra.optimizer.rules.prune_columns import prune_columns
 from penstock.algebra.properties.need import Need
 from penstock.deep_trees import deep
@@ -151,9 +151,9 @@ def gather(
     # Where nothing more comes, and where nothing has come, the rows determine the instant.
     known = query.as_of if tick >= END or tick == NOTHING else tick
     notices = (*reading.notices, *_not_final(query, state, sources, tick))
-    return LiveInputs(
-        replace(query, root=over_sources(query.root, reading.read), as_of=known), rows, reading.since, notices
-    )
+    # What has been rejected of a stream is left out of its rows.
+    root = over_sources(unchecked(query.root, state.past), reading.read)
+    return LiveInputs(replace(query, root=root, as_of=known), rows, reading.since, notices)
 
 
 def _not_final(query: OneTimeQuery, state: LiveState, sources: Mapping[str, Source], tick: int) -> list[Notice]:

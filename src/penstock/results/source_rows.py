@@ -23,6 +23,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.hydration.update_reader import UpdateReader
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.retention.compacted_updates import CompactedUpdates
+from penstock.runtime.spark.retention.rejected_log import RejectedLog, by_promise, without_rejected
 from penstock.runtime.spark.retention.retained_log import RetainedFile, RetainedLog, retained_columns
 from penstock.types import Field, Schema
 
@@ -76,6 +77,8 @@ class RetainedRows:
         files: those that hold the elements.
         columns: positions of the declared columns that the query reads; others are NULL.
         after, up_to: the elements with timestamps in (after, up_to] are read; after: None for all.
+        rejected: the files of what was rejected of them.
+        promises: that are CHECKED; what they have rejected is left out.
     """
 
     source: Source
@@ -85,10 +88,15 @@ class RetainedRows:
     columns: tuple[int, ...]
     after: int | None
     up_to: int
+    rejected: tuple[RetainedFile, ...] = ()
+    promises: tuple[str, ...] = ()
 
     def table(self) -> pa.Table:
-        log = RetainedLog(Folder(self.root), self.log, self.source.timestamp)
-        parts = (part for file in self.files for part in log.read(file, self.columns))
+        folder = Folder(self.root)
+        log = RetainedLog(folder, self.log, self.source.timestamp)
+        found = by_promise(RejectedLog(folder, self.log).log, self.rejected)
+        rejected = [found[promise] for promise in self.promises if promise in found]
+        parts = without_rejected(log, self.files, self.columns, rejected, len(self.source.columns))
         return ordered_rows(self.source, self.columns, elements_between(parts, self.after, self.up_to))
 
 

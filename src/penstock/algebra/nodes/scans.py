@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -449,6 +449,17 @@ def over_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
     def change(node: Node) -> Node:
         if isinstance(node, Scan) and node.source.name in sources:
             return replace(node, source=sources[node.source.name])
+        return node
+
+    return transform_up(root, change)
+
+
+def unchecked(root: Algebra, streams: Container[str]) -> Algebra:
+    """Return the plan without checks of some streams, whose rows have been judged. streams: names in lower case."""
+
+    def change(node: Node) -> Node:
+        if isinstance(node, StreamScan) and node.checks and node.source.name.lower() in streams:
+            return replace(node, checks=())
         return node
 
     return transform_up(root, change)

@@ -10,12 +10,7 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.statements.attributes import NONE, SOURCE_ATTRIBUTES, bind_attributes
 from penstock.language.binder.statements.names import source_named
-from penstock.language.binder.statements.promises import (
-    bind_promises,
-    drop_line,
-    promise_line,
-    refuse_checked_and_retained,
-)
+from penstock.language.binder.statements.promises import bind_promises, drop_line, promise_line
 from penstock.language.clauses import PromiseClause, WrittenOption
 from penstock.language.commands import AlterSource
 from penstock.language.grammar.clauses import ClauseGrammar
@@ -129,8 +124,6 @@ def _with_attribute(source: Source, written: WrittenOption, value: str, context:
     if key == "slack":
         return replace(source, slack=length or 0)
     if key == "retain":
-        if length is not None:
-            refuse_checked_and_retained(source.promises, written.key.span, context)
         return replace(source, retain=length)
     return replace(source, idle=length, idle_advances=source.idle_advances and length is not None)
 

@@ -48,6 +48,7 @@ from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.batch_output import read_output
+from penstock.runtime.spark.output.checked_rows import record_rejected
 from penstock.runtime.spark.output.delivery import SinkIsolation, by_weight, deliver_answers
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -400,6 +401,8 @@ class SparkRun:
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         beats = output.query_heartbeats
         valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
+        if output.round is not None:
+            record_rejected(self._folder, self._job, valid, output.round)
         answers = self._surplus.until(self._job.plan, valid, output.behind, batch)
         shown = self._gate.shown(self.epoch, self._job, answers, beats, batch)
         due = self._job.plan.queries if batch == self._job.base and batch else shown.answers

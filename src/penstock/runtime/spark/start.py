@@ -63,6 +63,7 @@ from penstock.runtime.spark.output.result_parts import ResultParts, check_result
 from penstock.runtime.spark.output.totals import forget_totals
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import WithheldAnswers
+from penstock.runtime.spark.retention.rejected_log import judged_streams
 from penstock.runtime.spark.startup.session import shard_keys
 from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker.job_files import forget_jobs, write_job
@@ -323,6 +324,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         rate_control,
         unread,
         {source.name: work.heartbeats[source.name] for source in read_by_penstock if source.name in work.heartbeats},
+        judged_streams(read_by_penstock, plan.queries.values()),
     )
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -24,12 +24,11 @@ from penstock.language.binder.statements.names import an, column_named, source_n
 from penstock.language.catalog import Catalog
 from penstock.language.clauses import PromiseClause, PromiseKind
 from penstock.language.queries import Count, Name
-from penstock.language.text import TextSpan
 from penstock.types import LONGEST_TICKS, UNKNOWN_TYPE, TimeDomain, type_name
 
 _MOST_ROWS = 2**60
-_NO_VERDICTS = "a promise that is CHECKED beside RETAIN is not supported yet"
-_NO_VERDICTS_HINT = "what is retained does not have which rows were rejected; leave one of them out"
+_SOME_COLUMNS = "a promise that is CHECKED beside RETAIN of some columns is not supported yet"
+_SOME_COLUMNS_HINT = "which rows were rejected is known of whole rows: retain all columns"
 _ENDINGS = {
     PromiseKind.UNIQUE: "unique",
     PromiseKind.FOREIGN_KEY: "reference",
@@ -61,20 +60,14 @@ def bind_promises(clauses: Sequence[PromiseClause], source: Source, context: Con
     if failed:
         raise BindingFailed
     found = list(source.promises)
-    if source.retain is not None:
+    if source.retain_columns:
         for clause in (clause for clause in clauses if clause.mode is PromiseMode.CHECKED):
-            context.fail("P0901", _NO_VERDICTS, clause.span, _NO_VERDICTS_HINT)
+            context.fail("P0901", _SOME_COLUMNS, clause.span, _SOME_COLUMNS_HINT)
     for i, clause in enumerate(clauses):
         name = _free_name(clause, names) if clause.name is None else clause.name.text
         names.add(name.lower())
         found.append(replace(bound[i], name=name, mode=clause.mode or PromiseMode.ASSERTED))
     return tuple(found)
-
-
-def refuse_checked_and_retained(promises: Iterable[Promise], span: TextSpan, context: Context) -> None:
-    """Fail with P0901 where RETAIN is set of a stream with promises that are CHECKED."""
-    if any(promise.mode is PromiseMode.CHECKED for promise in promises):
-        context.fail("P0901", _NO_VERDICTS, span, _NO_VERDICTS_HINT)
 
 
 def _free_name(clause: PromiseClause, taken: set[str]) -> str:

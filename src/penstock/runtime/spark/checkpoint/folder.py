@@ -13,6 +13,7 @@
     kept/               records of sources that cannot be read twice, a folder each; removed after their rounds
     compacted/          the first updates of posted relations, a folder each (`retention/compacted_updates.py`)
     retained/           the accepted elements of streams that RETAIN them, a folder each (`retention/retained_log.py`)
+    rejected/           which of them promises that are CHECKED have rejected (`retention/rejected_log.py`)
     pins/               what a reader of the past holds back from being removed
     punctuations/       what streams keep of them, where they are many (`kept_punctuations.py`)
     seen/               per round and task of Spark what an ingest task saw; the next round starts from it
@@ -82,6 +83,7 @@ class Intake:
         pace: rate control, with the maximum input of a batch.
         unread: those of `sources` that no query reads; their position moves on.
         heartbeats: by stream that is not posted to, the posts that are heartbeats of it.
+        judged: the streams all of whose promises that are CHECKED are checked beside the queries.
     """
 
     sources: tuple[Source, ...]
@@ -93,6 +95,7 @@ class Intake:
     pace: RateControl = field(default_factory=RateControl)
     unread: frozenset[str] = frozenset()
     heartbeats: Mapping[str, Source] = field(default_factory=dict)
+    judged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

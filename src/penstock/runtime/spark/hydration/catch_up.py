@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -30,8 +31,10 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat, decode, encode, gathered
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.plan.inputs import RecordedRejections
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of
+from penstock.physical.planning.recorded_checks import with_recorded_checks
 from penstock.runtime.live.content import Content, difference
 from penstock.runtime.live.results import Track
 from penstock.runtime.rejected_rows import write_rejections
@@ -60,6 +63,7 @@ from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.totals import RunTotals
 from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers
 from penstock.runtime.spark.retention.compacted_updates import CompactedLog, CompactedUpdates
+from penstock.runtime.spark.retention.rejected_log import RejectedLog
 from penstock.runtime.spark.retention.retained_log import Pins, RetainedFile, RetainedLog
 from penstock.runtime.spark.worker.ingest import retained_packets
 from penstock.runtime.spark.worker.inline import Outcome, run_round
@@ -193,11 +197,12 @@ class CatchUp:
         reading = [name for name, start in starts.items() if start.mode is not StartMode.NOW]
         plan = part_of(job.plan, reading)
         self._declared = plan.sources
-        # What is read again is not retained again.
+        self._births = job.intake.births
+        # What is read again is not retained again, nor judged.
+        plan = with_recorded_checks(plan, self._verdicts)
         plan = replace(plan, sources={name: replace(source, retain=None) for name, source in plan.sources.items()})
         self.starts = dict(starts)
         self._reading = {name: starts[name] for name in reading}
-        self._births = job.intake.births
         self._limit = job.intake.pace.max_bytes
         intake = Intake(
             tuple(plan.sources.values()),
@@ -227,6 +232,10 @@ class CatchUp:
         self._bytes = 0
         self._all_bytes = 0
         self._malformed: dict[str, Counter[str]] = {}
+
+    def _verdicts(self, stream: str, promise: str) -> RecordedRejections:
+        """Return what the check of a promise has rejected."""
+        return partial(RejectedLog(self._folder, source_file(stream, self._births)).between, promise)
 
     @property
     def share(self) -> float:

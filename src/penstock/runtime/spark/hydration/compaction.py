@@ -18,7 +18,7 @@ import logging
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -38,6 +38,7 @@ from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.retention import merging
 from penstock.runtime.spark.retention.compacted_updates import CompactedLog, CompactedUpdates
 from penstock.runtime.spark.retention.merging import MergedFile, files_to_merge, merged_file, put_in_place
+from penstock.runtime.spark.retention.rejected_log import RejectedLog
 from penstock.runtime.spark.retention.retained_log import Pins, RetainedLog
 from penstock.settings import Settings
 from penstock.storage import storage
@@ -230,7 +231,7 @@ class PostCompaction(Compactor):
 
 
 class FileMerging(Compactor):
-    """Merges the files of retained streams."""
+    """Merges the files of retained streams, and of what was rejected of them."""
 
     what = "files kept of"
 
@@ -251,34 +252,43 @@ class FileMerging(Compactor):
         seen = max(self._merged.get(file, 0), self.failed.get(file, 0))
         if last < seen + merging.FEW // 4:
             return
-        log, pins = RetainedLog(self._folder, file), Pins(self._folder)
+        pins = Pins(self._folder)
         span = (source.retain or 0) // _SPANS
-
-        def placed(merged: MergedFile | None) -> bool:
-            # A reader that begins lists the files, and pins them, in a delivered state too.
-            is_free = not pins.has(file)
-            if is_free and merged is not None:
-                put_in_place(log, merged)
-            elif is_free:
-                for left in log.replaced():
-                    storage().remove(log.place / left.name)
-            return is_free
-
-        is_free = not pins.has(file)
-        if file not in self._merged:
+        logs = [RetainedLog(self._folder, file), RejectedLog(self._folder, file).log]
+        # A reader that begins lists the files, and pins them, in a delivered state too.
+        if file not in self._merged and not pins.has(file):
             # What an earlier process has left.
-            is_free = self._rounds.delivered_state(lambda *state: placed(None))
-        while is_free and not self._stopped.is_set() and (files := files_to_merge(log, last, span)):
+            self._rounds.delivered_state(lambda *state: None if pins.has(file) else _remove_replaced(logs))
+        if all(self._merge(log, last, span, lambda: not pins.has(file)) for log in logs):
+            self._merged[file] = last
+            self.failed.pop(file, None)
+
+    def _merge(self, log: RetainedLog, last: int, span: int, is_free: Callable[[], bool]) -> bool:
+        """Merge files of rounds up to `last`; return whether no reader has kept it from that."""
+
+        def placed(merged: MergedFile) -> bool:
+            found = is_free()
+            if found:
+                put_in_place(log, merged)
+            return found
+
+        free = is_free()
+        while free and not self._stopped.is_set() and (files := files_to_merge(log, last, span)):
             try:
                 with merged_file(log, files) as merged:
-                    is_free = self._rounds.delivered_state(lambda *state, merged=merged: placed(merged))
+                    free = self._rounds.delivered_state(lambda *state, merged=merged: placed(merged))
             except PenstockError:
                 # Some may have been removed meanwhile, as too old.
                 if all(map(log.size, files)):
                     raise
-        if is_free:
-            self._merged[file] = last
-            self.failed.pop(file, None)
+        return free
+
+
+def _remove_replaced(logs: Iterable[RetainedLog]) -> None:
+    """Remove the files that merged ones have replaced."""
+    for log in logs:
+        for left in log.replaced():
+            storage().remove(log.place / left.name)
 
 
 def _is_retained(source: Source) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.need import Ticks
+from penstock.algebra.properties.need import Ticks, ticks_without
 from penstock.connectors.contract import LogConnector, Split, Stretch
 from penstock.connectors.sources import is_rereadable, open_source
 from penstock.errors import PenstockError
@@ -35,6 +35,7 @@ from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.retention.compacted_updates import CompactedLog, CompactedUpdates
+from penstock.runtime.spark.retention.rejected_log import RejectedLog
 from penstock.runtime.spark.retention.retained_log import RetainedFile, RetainedLog, retained_columns
 from penstock.storage.seals import damaged
 from penstock.types import END
@@ -165,12 +166,13 @@ class KnownPast:
         name = source.name
         high = self.offset.high.get(name)
         matters = bound is None or not source.is_stream or (high is not None and high > bound)
-        if source.is_checked:
-            # Which of its rows were rejected is not kept.
-            return PastStart(high=high, gone=True) if high is None or not matters else None
         log = RetainedLog(self._folder, source_file(name, self.births), source.timestamp)
-        if set(columns) <= set(retained_columns(source)) and log.has(bound):
+        is_judged = not source.is_checked or RejectedLog(self._folder, log.place.name).log.has(bound)
+        if set(columns) <= set(retained_columns(source)) and log.has(bound) and is_judged:
             return PastStart(retained=log)
+        if source.is_checked:
+            # Which of its rows were rejected is kept beside what is retained alone.
+            return PastStart(high=high, gone=True) if high is None or not matters else None
         if self.compacted(name).splits:
             return self._start_compacted(source, bound)
         tasks = self.tasks(name)
@@ -209,12 +211,16 @@ class KnownPast:
         log = RetainedLog(self._folder, source_file(source.name, self.births))
         if set(columns) <= set(retained_columns(source)) and log.is_begun:
             ticks.append(log.after)
+            rejected = RejectedLog(self._folder, log.place.name).log
+            if source.is_checked and rejected.is_begun:
+                ticks.append(rejected.after)
         possible = [tick for tick in ticks if tick is not None and self.start(source, tick, columns) is not None]
         return min(possible, default=END)
 
     def retained_ticks(self, source: Source, after: int, until: int, read: ReadTicks | None = None) -> Ticks:
         """Return the ticks of the elements of a stream behind the tick `after` up to the tick `until`, where it retains
-        these; none where it does not. read: those of files, to which more are added.
+        these; none where it does not. Of a stream with several promises that are CHECKED there may be more. read: those
+        of files, to which more are added.
         """
         log = RetainedLog(self._folder, source_file(source.name, self.births), source.timestamp)
         if not source.is_stream or not log.has(after):
@@ -229,6 +235,8 @@ class KnownPast:
                     raise
                 continue
             ticks = np.concatenate([np.empty(0, np.int64), *parts])
+            if source.is_checked:
+                ticks = ticks_without(ticks, RejectedLog(self._folder, log.place.name).ticks(self.offset.round))
             return ticks[(ticks > after) & (ticks <= until)]
 
     def _start_compacted(self, source: Source, bound: int | None) -> PastStart | None:

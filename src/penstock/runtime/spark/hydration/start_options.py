@@ -235,11 +235,14 @@ def what_helps(query: Query, source: Source) -> str:
         if is_posted(source):
             return f"the updates of {source.name} have to be kept one by one for longer (relation_retention)"
         return f"the updates of {source.name} have to stay readable"
-    if source.is_checked:
-        return f"{source.name} without promises that are CHECKED: which of its rows were rejected is not kept"
     rows = most_rows(need)
     if need.rows and need.ticks is not None and rows is not None:
         return f"CREATE STREAM {source.name} ... RETAIN for as long as its last {counted(rows, 'row')} take"
+    if source.is_checked and (back is None or need.rows):
+        return (
+            f"{source.name} has to be retained from its beginning, since which of its rows promises that are CHECKED "
+            "have rejected is kept beside what is retained"
+        )
     if back is None or need.rows or source.domain is None:
         reason = "the query needs all of it"
         if need.ticks is not None and not need.rows:

@@ -29,6 +29,8 @@ from penstock.storage import storage
 from penstock.storage.seals import damaged
 from penstock.types import END
 
+#: The folder of all retained streams, in that of the run.
+RETAINED = "retained"
 #: Name of the column of timestamps, where they are not among the others.
 TS = "ts"
 #: Name of the column of rounds of a merged file.
@@ -108,12 +110,13 @@ class RetainedLog:
     Args:
         file: the name of the source in the folder (`epochs.source_file`).
         timestamp: the position of its timestamp column; None for SYSTEM TIME.
+        kind: the folder of all logs of its kind, in that of the run.
     """
 
-    def __init__(self, folder: Folder, file: str, timestamp: int | None = None) -> None:
+    def __init__(self, folder: Folder, file: str, timestamp: int | None = None, kind: str = RETAINED) -> None:
         self._folder = folder
         self._timestamp = timestamp
-        self.place = folder.root / "retained" / file
+        self.place = folder.root / kind / file
         self._mark = self.place / "kept.json"
         self._ended = self.place / "ended.json"
 
