@@ -1,5 +1,5 @@
 """Queries that begin with a past of streams whose promises are CHECKED: what was rejected of it is what the checks had
-rejected when they judged it, not what they would reject now."""
+rejected when they judged it, not what they would reject now; and of streams that are punctuated."""
 
 from __future__ import annotations
 
@@ -121,3 +121,70 @@ def test_a_past_is_what_its_checks_let_through(seed: int) -> None:
         found = [event for part in answers[name] for event in events_of(queries[name], part)]
         difference = first_difference(expected, found)
         assert difference is None, f"{name} {episode.start} {episode.declared} {queries[name].root}: {difference}"
+
+
+SAID = "CREATE STREAM S (ts INT, v INT, w INT, said STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND"
+CLOSED = (
+    "SELECT v, w FROM S WHERE CLOSED(v)",
+    "SELECT v, COUNT(*) AS n FROM S GROUP BY v HAVING CLOSED(v)",
+    "SELECT v, w, COUNT(*) AS n FROM S GROUP BY v, w HAVING CLOSED(v, w)",
+    "SELECT DISTINCT v FROM S",
+    "SELECT a.v, b.w FROM S AS a, S AS b WHERE a.v = b.v AND a.w < b.w",
+    "SELECT w, COUNT(*) AS n FROM S [RANGE 4 SECONDS] GROUP BY w",
+    "SELECT v FROM S [ROWS 2]",
+)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_past_has_its_punctuations_at_their_instants(seed: int) -> None:
+    """CLOSED holds of the past from when it was said; what contradicts counts in N."""
+    random = Random(f"said {seed}")
+    slack, retain = random.choice((0, 0, 3)), random.choice((None, None, 6))
+    plain = rows_of(random, 50, slack).to_pylist()
+    for _ in range(random.randrange(1, 12)):
+        at = random.randrange(len(plain))
+        low = random.randrange(12)
+        text = random.choice((f"v = {low}", f"v <= {low // 2}", f"v = {low} AND w = {low % 3}", "w IS NULL"))
+        plain.insert(at, {"ts": None, "v": None, "w": None, "said": text})
+    columns = [pa.array([row[c] for row in plain], pa.int32()) for c in ("ts", "v", "w")]
+    said = pa.array([row.get("said") for row in plain], pa.string())
+    table = pa.table([*columns, said], names=["ts", "v", "w", "said"])
+    late = f" ORDER WITHIN {slack} SECONDS" if slack else ""
+    more = random.choice(("", " CLUSTERED BY (v) WITHIN 3 ROWS", " ORDERED BY (v) WITHIN 4 ROWS"))
+    queries: dict[str, Query] = {}
+    declared = f"{SAID}{late}{more} PUNCTUATED BY said;"
+    (some,) = bind_script(f"{declared} CREATE QUERY q AS {CLOSED[0]};").queries
+    engine = LiveEngine(random.choice((1, 3)))
+    engine.declare(source_of(some), retain)
+    read = 0
+    episodes: dict[str, Episode] = {}
+    answers: dict[str, list[pa.Table]] = {}
+    while read < table.num_rows:
+        draw = random.random()
+        if draw < 0.3:
+            text = random.choice(CLOSED)
+            (query,) = bind_script(f"{declared} CREATE QUERY q AS {text};").queries
+            query = Query(f"n{len(queries)}", query.root, query.sink)
+            at = Start(StartMode.AT, random.randrange(max(1, read)) + random.randrange(4))
+            start = random.choice((Start(StartMode.WARM), Start(StartMode.BEGINNING), at))
+            try:
+                answers[query.name] = [engine.register(query, start)]
+            except PenstockError as error:
+                assert error.code == "P0703" and retain is not None
+                continue
+            queries[query.name] = query
+            episodes[query.name] = Episode(query, start, {"S": read})
+        elif draw < 0.4:
+            engine = LiveEngine.restored(pickle.loads(pickle.dumps(engine.snapshot())))
+        else:
+            part = table.slice(read, random.randrange(1, 6))
+            engine.insert("S", part.combine_chunks().to_batches()[0])
+            read += part.num_rows
+            for name, found in engine.round().items():
+                answers[name].append(found)
+    assert episodes, "some queries begin"
+    for name, episode in episodes.items():
+        expected = run_live([episode], {"S": table})
+        found = [event for part in answers[name] for event in events_of(queries[name], part)]
+        difference = first_difference(expected, found)
+        assert difference is None, f"{name} {episode.start} {queries[name].root}: {difference}"

@@ -12,7 +12,8 @@ emitted of each, from the oracle's answer alone. With h the heartbeat of an epis
   between has a bearing on it. It is never before the instant after the last one that was answered: an instant is
   answered once. A query over static relations alone has one instant;
 - of a stream without the rows that its checks reject, which are held against all that came since the promise was
-  declared, wherever the episode begins. They count for when values are closed;
+  declared, and without those that fulfil a punctuation which came before them, wherever the episode begins. They count
+  for when values are closed;
 - of a relation without timestamps it has the rows that were there when its computation began (`contents`);
 - at its first instant the answer of a relation is the net difference of R to the content that was emitted before. When
   h has not reached that instant, nothing is emitted.
@@ -35,10 +36,11 @@ from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import StreamScan, declared_sources
 from penstock.algebra.properties.need import Held, Ticks, first_full_instant
+from penstock.algebra.properties.punctuations import Punctuation
 from penstock.deep_trees import deep
-from penstock.testing.arrivals import AcceptedRows
+from penstock.testing.arrivals import AcceptedRows, ArrivedSource
 from penstock.testing.definitions import World
-from penstock.testing.oracle import events_in, timely_rows
+from penstock.testing.oracle import events_in, timely_source
 from penstock.testing.promises.closings import checked
 from penstock.testing.scalars.values import Event, Row, event_order, key_of
 from penstock.types import BEGIN, END
@@ -137,11 +139,13 @@ def takes_over(episodes: Sequence[Episode], coming: Episode, inputs: Mapping[str
 @dataclass(frozen=True)
 class _Beginning:
     """How an episode begins. rows: the elements that were read up to its end; rejected: by stream, the places of those
-    that checks reject; begin: τ0; first: its first instant, whatever was answered before."""
+    that checks or punctuations reject; punctuations: as of `World`; begin: τ0; first: its first instant, whatever was
+    answered before."""
 
     sources: Mapping[str, Source]
     rows: Mapping[str, list[_Timed]]
     rejected: Mapping[str, frozenset[int]]
+    punctuations: Mapping[str, Sequence[tuple[int, Sequence[Punctuation]]]]
     begin: int
     first: int
 
@@ -150,12 +154,16 @@ class _Beginning:
         sources = declared_sources(episode.query.root)
         read = {n: inputs[n] if episode.ended is None else inputs[n].slice(0, episode.ended[n]) for n in sources}
         read |= {n: inputs[n].slice(0, count) for n, count in episode.contents.items() if n in sources}
-        rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
+        found = {name: timely_source(source, read[name]) for name, source in sources.items()}
+        rows = {name: _accepted(one) for name, one in found.items()}
         begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
-        rejected = _rejected(episode, rows)
+        rejected = {name: frozenset(one.punctuated) for name, one in found.items() if one.punctuated}
+        for name, places in _rejected(episode, rows).items():
+            rejected[name] = rejected.get(name, frozenset()) | places
         left = {name: _left(sources[name], rows[name], rejected.get(name, frozenset())) for name in rows}
         first = _first(episode, sources, inputs, left, begin, goes_on)
-        return _Beginning(sources, rows, rejected, begin, first)
+        spoken = {name: one.spoken for name, one in found.items() if one.spoken}
+        return _Beginning(sources, rows, rejected, spoken, begin, first)
 
 
 def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> None:
@@ -172,7 +180,7 @@ def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> N
         gone = {name: sum(place < len(before[name]) for place in found) for name, found in beginning.rejected.items()}
         accepted = {name: found[len(before[name]) :] for name, found in accepted.items()}
         left = {n: _cut(source, left[n], len(before[n]) - gone.get(n, 0), past) for n, source in sources.items()}
-    events = _events(query.root, left, end, accepted)
+    events = _events(query.root, left, end, accepted, beginning.punctuations)
     if end < first:
         return
     content: Counter[Row] = Counter()
@@ -202,6 +210,15 @@ def _rejected(episode: Episode, rows: Mapping[str, list[_Timed]]) -> dict[str, f
                 gone.update(since + place for place in places)
             found[scan.source.name] = frozenset(gone)
     return found
+
+
+def _accepted(found: ArrivedSource) -> AcceptedRows:
+    """Return the rows of a source that were not late, those that a punctuation rejects among them."""
+    if not found.punctuated:
+        return found.rows
+    rows = AcceptedRows(found.accepted)
+    rows.beat = found.beat
+    return rows
 
 
 def _left(source: Source, rows: list[_Timed], rejected: frozenset[int]) -> list[_Timed]:
@@ -262,19 +279,25 @@ def _rows_before(
     sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], read: Mapping[str, int]
 ) -> dict[str, list[tuple[int, Row]]]:
     """Return the elements among the first `read` rows of each source."""
-    return {name: timely_rows(source, inputs[name].slice(0, read[name])) for name, source in sources.items()}
+    return {
+        name: _accepted(timely_source(source, inputs[name].slice(0, read[name]))) for name, source in sources.items()
+    }
 
 
 def _events(
-    root: Algebra, rows: Mapping[str, list[_Timed]], final: int, accepted: Mapping[str, list[_Timed]]
+    root: Algebra,
+    rows: Mapping[str, list[_Timed]],
+    final: int,
+    accepted: Mapping[str, list[_Timed]],
+    punctuations: Mapping[str, Sequence[tuple[int, Sequence[Punctuation]]]],
 ) -> list[Event]:
-    """Return what a query emits up to an instant. accepted: of streams with checks, also the rows that they reject."""
+    """Return what a query emits up to an instant. accepted: of streams some of whose rows are rejected, all of them."""
     sources = declared_sources(root)
     timed = [name for name, source in sources.items() if not source.is_static]
     if timed and not any(rows[name] or accepted.get(name) for name in timed):
         return []  # time has not begun
     firsts = {name: min(ts for ts, _ in found) for name, found in accepted.items() if found}
-    return events_in(root, World(rows, final, accepted=dict(accepted), firsts=firsts))
+    return events_in(root, World(rows, final, accepted=dict(accepted), firsts=firsts, punctuations=punctuations))
 
 
 def heartbeat(sources: Mapping[str, Source], rows: Mapping[str, list[tuple[int, Row]]]) -> int:

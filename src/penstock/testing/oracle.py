@@ -208,9 +208,14 @@ def _set_apart(one: ArrivedSource) -> dict[str, int]:
 def timely_rows(source: Source, table: pa.Table) -> AcceptedRows:
     """Return the (timestamp, row) pairs of a source that become elements, in arrival order. Whether a row does depends
     only on the records before it. A static relation's rows are valid from BEGIN."""
+    return timely_source(source, table).rows
+
+
+def timely_source(source: Source, table: pa.Table) -> ArrivedSource:
+    """Return what comes of a source, however its clock goes."""
     found = arrived({source.name: replace(source, idle=None)}, {source.name: table}, {})[source.name]
     found.rows.beat = found.beat
-    return found.rows
+    return found
 
 
 def _closed(closing: Closing, last: int, waits: bool) -> int:

@@ -19,7 +19,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.promised import closed_by_punctuations
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import RejectedScan, Source, promises_checked
 from penstock.algebra.optimizer.optimizer import optimize
@@ -300,7 +299,9 @@ class LiveEngine:
         errors = {} if failures is None else failures.errors
         for name, history in self._histories.items():
             for elements in round_input.elements[name]:
-                history.add(elements.valid())
+                history.add(elements)
+            for punctuations in round_input.spoken[name]:
+                history.speak(punctuations)
         self._forget()
         self._beginnings = {birth: one.after(self._progress) for birth, one in self._beginnings.items()}
         beats = self._job.heartbeats()
@@ -423,7 +424,8 @@ class LiveEngine:
         plan = self._with_tables(joined([with_recorded_checks(part.plan, self._verdicts)]))
         past_job = LocalJob(plan, self._tables, self._shards)
         decided = self._measures.portions(len(self._queries) + 1)
-        for parts in past_job.round(_projected(past_job, past.elements), past.progress, decided).values():
+        elements = _projected(past_job, past.elements)
+        for parts in past_job.round(elements, past.progress, decided, spoken=past.spoken).values():
             track.take(parts)
         reached = past_job.reached.get(track.key)
         # From here on nothing fails: the command has an effect.
@@ -525,9 +527,6 @@ class LiveEngine:
         ticks = {name: tick if source.is_stream else min(tick, begin) for name, source in sources.items()}
         read_sources = [name for name, source in sources.items() if not (from_now and source.is_stream)]
         missing = [name for name in read_sources if not self._histories[name].has(needs.get(name, Need()), tick)]
-        # When what has been closed was closed is not known any more.
-        closed = closed_by_punctuations(query.root) if not from_now else frozenset()
-        missing += [name for name in read_sources if name in closed and len(self._progress[name].punctuations or ())]
         if missing:
             raise not_kept(query, start, missing)
         elements: dict[str, list[Elements]] = {name: [] for name in sources}
@@ -544,7 +543,7 @@ class LiveEngine:
             elif first is not None and reached is not None:
                 first = max(first, tick - reached)
             progress[name] = replace(self._progress[name], first=first)
-        return _RoundInput(elements, progress)
+        return _RoundInput(elements, progress, {name: self._histories[name].spoken for name in read_sources})
 
     # -- snapshots ---------------------------------------------------------------------------------------------
 

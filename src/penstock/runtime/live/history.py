@@ -1,7 +1,8 @@
 """The kept input of a source: the past of queries that begin later.
 
-A history holds the accepted elements with all declared columns, in the order of arrival. Whether an element was late
-has been decided when it arrived, so a query that begins later reads what one that was always there has read.
+A history holds the accepted elements with all declared columns, in the order of arrival; those that a punctuation
+rejects are among them, valid at no instant, since they count for promises. Whether an element was late has been decided
+when it arrived, so a query that begins later reads what one that was always there has read.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class History:
         dropped: the largest tick of an element that has been dropped, of a relation the one up to which its updates
             have been folded; None for none.
         rejected: by the names of promises that are CHECKED, those of the elements that break them, in order of time.
+        spoken: punctuations as operators get them, each at the instant from which on no element fulfils it.
     """
 
     source: Source
@@ -76,6 +78,7 @@ class History:
     parts: list[Elements] = field(default_factory=list)
     dropped: int | None = None
     rejected: dict[str, list[Elements]] = field(default_factory=dict)
+    spoken: list[Elements] = field(default_factory=list)
     #: The number of updates that the last folding left.
     _held: int = 0
     #: What is known of the parts, by their `id`.
@@ -84,6 +87,11 @@ class History:
     def add(self, elements: Elements) -> None:
         if len(elements):
             append_part(self.parts, elements, concat)
+
+    def speak(self, punctuations: Elements) -> None:
+        """Keep punctuations."""
+        if len(punctuations):
+            append_part(self.spoken, punctuations, concat)
 
     def reject(self, promise: str, elements: Elements) -> None:
         """Note elements that break a promise: they are in `parts` all the same, since they count for other promises."""
@@ -99,7 +107,7 @@ class History:
     def copy(self) -> History:
         """Return the history as it is now; the elements are shared with it."""
         rejected = {promise: list(parts) for promise, parts in self.rejected.items()}
-        return replace(self, parts=list(self.parts), rejected=rejected)
+        return replace(self, parts=list(self.parts), rejected=rejected, spoken=list(self.spoken))
 
     def forget(self, heartbeat: int) -> None:
         """Drop what is older than `retain` at `heartbeat`: elements of a stream, and updates of a relation that its
@@ -129,7 +137,10 @@ class History:
         self.dropped = max(
             [*(span.largest(until) for span, _ in old), *([] if self.dropped is None else [self.dropped])]
         )
-        self._forget_rejected(self.dropped)
+        for promise, parts in self.rejected.items():
+            self.rejected[promise] = _after(parts, self.dropped)
+        # Elements that came before a punctuation are not later than that.
+        self.spoken = _after(self.spoken, self.dropped)
         left = {id(span.part): count for span, count in old}
         kept: list[Elements] = []
         for part in self.parts:
@@ -137,14 +148,6 @@ class History:
             if gone < len(part):
                 kept.append(part.filter(part.ts > until) if 2 * gone >= len(part) else part)
         self.parts = kept
-
-    def _forget_rejected(self, until: int) -> None:
-        """Drop what was rejected of the elements up to `until`; parts of which the smaller half is older stay."""
-        for promise, parts in self.rejected.items():
-            old = [int(np.count_nonzero(part.ts <= until)) for part in parts]
-            if any(2 * count >= len(part) for count, part in zip(old, parts, strict=True)):
-                halved = (p if 2 * n < len(p) else p.filter(p.ts > until) for n, p in zip(old, parts, strict=True))
-                self.rejected[promise] = [part for part in halved if len(part)]
 
     def _known_spans(self) -> list[_Span]:
         """Return the spans of the parts; those of new ones are computed."""
@@ -170,7 +173,7 @@ class History:
         promises that are CHECKED perhaps fewer."""
         if self.dropped is None or not self.parts:
             return np.empty(0, np.int64)
-        ticks = np.concatenate([part.ts for part in self.parts])
+        ticks = np.concatenate([part.valid().ts for part in self.parts])
         rejected = [part.ts for parts in self.rejected.values() for part in parts]
         if rejected:
             ticks = ticks_without(ticks, np.concatenate(rejected))
@@ -194,18 +197,28 @@ class History:
         if self.dropped is not None:
             whole = whole.filter(whole.ts > self.dropped)
         chosen = whole.ts > begin
-        older = ~chosen
+        older = ~chosen & (whole.exp > whole.ts)
         if promises:
             if any(last.multiple > 1 for last in need.rows):
                 return [whole]
             rejected = [part for promise in promises for part in self.rejected.get(promise, ())]
-            older &= unbroken(whole, rejected) if rejected else True
+            if rejected:
+                older[older] = unbroken(whole.filter(older), rejected)
         for last in need.rows:
             chosen[_last(whole, np.flatnonzero(older), last)] = True
         if promises:
             # Rows of one instant have no order of arrival behind a check.
             chosen |= np.isin(whole.ts, whole.ts[chosen & older])
         return [whole.filter(chosen)]
+
+
+def _after(parts: list[Elements], until: int) -> list[Elements]:
+    """Return what has a tick after `until` of some parts; parts of which the smaller half is older stay as they are."""
+    old = [int(np.count_nonzero(part.ts <= until)) for part in parts]
+    if not any(2 * count >= len(part) for count, part in zip(old, parts, strict=True)):
+        return parts
+    kept = (p if 2 * n < len(p) else p.filter(p.ts > until) for n, p in zip(old, parts, strict=True))
+    return [part for part in kept if len(part)]
 
 
 def final_elements(histories: Mapping[str, History], progress: Mapping[str, SourceProgress]) -> Held:
