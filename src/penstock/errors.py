@@ -38,6 +38,7 @@ CODES: dict[str, str] = {
     "P0208": "unknown connector, or an option it does not know or lacks",
     "P0209": "the timestamp or operation column does not fit",
     "P0210": "a primary key that does not fit",
+    "P0212": "an unknown time zone",
     "P0221": "a user-defined function or aggregate that cannot be loaded",
     "P0222": "something that is used cannot be dropped",
     "P0301": "a window on a relation",

@@ -344,6 +344,15 @@ CASES: list[tuple[str, tuple[Any, ...], list[Any]]] = [
     ("DATE_FORMAT", (col(TIMESTAMP, at("2013-05-06T13:02:03")), lit("EEEE, d MMM yy h:mm a")),
      ["Monday, 6 May 13 1:02 PM"]),
     ("DATE_FORMAT", (col(TIMESTAMP, at("2013-05-06"), N), col(STRING, "D", "Q")), ["126", N]),
+    # time zones
+    ("FROM_UTC_TIMESTAMP", (col(TIMESTAMP, at("2024-07-01"), at("2024-01-01"), N), lit("Europe/Berlin")),
+     [at("2024-07-01T02:00"), at("2024-01-01T01:00"), N]),
+    ("FROM_UTC_TIMESTAMP", (lit(at("2024-07-01")), col(STRING, "asia/kolkata", "+05:30", "UTC-3", "Z", "no", N)),
+     [at("2024-07-01T05:30"), at("2024-07-01T05:30"), at("2024-06-30T21:00"), at("2024-07-01"), N, N]),
+    ("TO_UTC_TIMESTAMP", (col(TIMESTAMP, at("2024-03-31T02:30"), at("2024-10-27T02:30"), N), lit("Europe/Berlin")),
+     [at("2024-03-31T01:30"), at("2024-10-27T00:30"), N]),
+    ("TO_UTC_TIMESTAMP", (col(STRING, "2024-07-01 12:00", "x"), col(STRING, "America/New_York", "UTC")),
+     [at("2024-07-01T16:00"), N]),
 ]  # fmt: skip
 
 #: What no text can call; tested where it is built.

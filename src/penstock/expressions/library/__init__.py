@@ -16,6 +16,7 @@ from penstock.expressions.library import (
     patterns,
     sketches,
     strings,
+    zones,
 )
 from penstock.expressions.library.registry import Function
 
@@ -31,13 +32,16 @@ TOPICS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
         "Strings": strings.FUNCTIONS,
         "Patterns": patterns.FUNCTIONS,
         "Dates and times": dates.FUNCTIONS,
+        "Time zones": zones.FUNCTIONS,
         "JSON": json.FUNCTIONS,
         "Sketches": sketches.FUNCTIONS,
     }
 )
 
 #: topic -> remarks on all its functions.
-NOTES: Mapping[str, str] = MappingProxyType({"Patterns": patterns.NOTE, "JSON": json.NOTE, "Sketches": sketches.NOTE})
+NOTES: Mapping[str, str] = MappingProxyType(
+    {"Patterns": patterns.NOTE, "Time zones": zones.NOTE, "JSON": json.NOTE, "Sketches": sketches.NOTE}
+)
 
 #: canonical name or alias -> entry.
 TABLE: Mapping[str, Function] = MappingProxyType(

@@ -7,7 +7,10 @@ of weeks, so any date is a date of Python's in the years 2000 to 2399 and a numb
 from __future__ import annotations
 
 import datetime as dt
+import zoneinfo
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -124,6 +127,44 @@ def _plus_days(sign: int) -> Callable[[CalendarTime, int], CalendarTime]:
     return lambda at, days: CalendarTime(at.days + sign * days, at.clock)
 
 
+@cache
+def _zone(name: str) -> dt.tzinfo | None:
+    """Return Python's zone of a name, over the data that kernels read; None where there is none."""
+    listed = {known.lower(): known for known in (files("tzdata") / "zones").read_text(encoding="utf-8").split()}
+    key = listed.get(name.lower())
+    try:
+        if key is None:
+            return dt.datetime.strptime(name, "%z").tzinfo
+    except ValueError:
+        return None
+    with (files("tzdata") / "zoneinfo").joinpath(*key.split("/")).open("rb") as file:
+        return zoneinfo.ZoneInfo.from_file(file, key)
+
+
+def _near(at: CalendarTime) -> dt.datetime:
+    """Return a time of the years 2 to 9998 at which zones do what they do at this one: before, nothing changes; behind,
+    their rules repeat after 400 years."""
+    cycles = max(0, -((9998 - at.year) // 400))
+    days = at.days - cycles * _CYCLE if at.year > 1 else (dt.date(2, 1, 1) - dt.date(1970, 1, 1)).days
+    return dt.datetime(1970, 1, 1) + dt.timedelta(days=days, microseconds=at.clock)
+
+
+def _to_zone(at: CalendarTime, name: str) -> CalendarTime | None:
+    zone = _zone(name)
+    if zone is None:
+        return None
+    offset = _near(at).replace(tzinfo=dt.UTC).astimezone(zone).utcoffset()
+    return _instant(at.ticks + (offset or dt.timedelta()) // dt.timedelta(microseconds=1))
+
+
+def _from_zone(at: CalendarTime, name: str) -> CalendarTime | None:
+    zone = _zone(name)
+    if zone is None:
+        return None
+    offset = _near(at).replace(tzinfo=zone).utcoffset()
+    return _instant(at.ticks - (offset or dt.timedelta()) // dt.timedelta(microseconds=1))
+
+
 #: What each function computes of values that are not NULL.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "YEAR": lambda at: at.year,
@@ -153,6 +194,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "LAST_DAY": lambda at: CalendarTime(_first_of(at.months + 1).days - 1),
     "NEXT_DAY": _next,
     "MAKE_DATE": day_from,
+    "FROM_UTC_TIMESTAMP": _to_zone,
+    "TO_UTC_TIMESTAMP": _from_zone,
 }
 #: Operators, where one of their types is a date, a time or an interval.
 _OPERATORS: dict[str, Callable[..., Any]] = {

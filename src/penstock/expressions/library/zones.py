@@ -1,0 +1,59 @@
+"""Time zones: instants moved to the wall clock of a zone and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock.expressions.coercion import STRING, implicit
+from penstock.expressions.library.registry import Function
+from penstock.expressions.nodes import Expression
+from penstock.expressions.values.datum import Arguments, Datum, length_of, to_array
+from penstock.expressions.values.zones import Integers, Zone, checked_zone, shifted
+from penstock.types import TIMESTAMP
+
+Typed = tuple[tuple[Expression, ...], pa.DataType]
+
+NOTE = (
+    "Zones are names of the IANA data, as `'Europe/Berlin'`, in any case, or offsets, as `'+05:30'`. A constant that\n"
+    "is no zone is refused (`P0212`), a value of a column that is none gives NULL. A time of the wall clock that a\n"
+    "change of the offset skips moves forward by the length of the gap; one that exists twice is the earlier instant."
+)
+
+
+def _utc_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    time, zone = arguments
+    checked_zone(zone)
+    return (implicit(time, TIMESTAMP, name), implicit(zone, STRING, name)), TIMESTAMP
+
+
+def _to_wall_clock(zone: Zone, instants: Integers) -> Integers:
+    return zone.offset_at(instants)
+
+
+def _from_wall_clock(zone: Zone, wall_clock: Integers) -> Integers:
+    return -zone.offset_of_local(wall_clock)
+
+
+def _from_utc(arguments: Arguments, type_: pa.DataType) -> Datum:
+    times = to_array(arguments[0], length_of(arguments))
+    return shifted(times, arguments[1], _to_wall_clock, type_)
+
+
+def _to_utc(arguments: Arguments, type_: pa.DataType) -> Datum:
+    times = to_array(arguments[0], length_of(arguments))
+    return shifted(times, arguments[1], _from_wall_clock, type_)
+
+
+FUNCTIONS = (
+    Function(
+        "FROM_UTC_TIMESTAMP", "time, zone", _utc_rule, _from_utc,
+        "a time moved by the offset of a zone: 12:00 becomes what clocks there show at 12:00 UTC", checks=True,
+    ),
+    Function(
+        "TO_UTC_TIMESTAMP", "time, zone", _utc_rule, _to_utc,
+        "a time moved back by the offset of a zone: 12:00 becomes the instant at which clocks there show 12:00",
+        checks=True,
+    ),
+)  # fmt: skip
