@@ -18,6 +18,8 @@ import pyarrow as pa
 from penstock.errors import PenstockError, nearest
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+#: What clocks show, of no zone: TIMESTAMP_NTZ.
+WALL_CLOCK = pa.timestamp("us")
 #: The type of a declared column whose type does not exist. No plan has such a column: its script has an error.
 UNKNOWN_TYPE = pa.opaque(pa.null(), "unknown", "penstock")
 
@@ -218,7 +220,8 @@ _TYPE_NAMES: dict[str, pa.DataType] = {
     "INT": pa.int32(), "INTEGER": pa.int32(), "BIGINT": pa.int64(), "LONG": pa.int64(),
     "FLOAT": pa.float32(), "REAL": pa.float32(), "DOUBLE": pa.float64(),
     "STRING": pa.string(), "VARCHAR": pa.string(), "CHAR": pa.string(), "TEXT": pa.string(),
-    "DATE": pa.date32(), "TIMESTAMP": TIMESTAMP, "BINARY": pa.binary(),
+    "DATE": pa.date32(), "TIMESTAMP": TIMESTAMP, "TIMESTAMP_LTZ": TIMESTAMP, "TIMESTAMP_NTZ": WALL_CLOCK,
+    "BINARY": pa.binary(),
     "DECIMAL": pa.decimal128(10, 0), "NUMERIC": pa.decimal128(10, 0), "DEC": pa.decimal128(10, 0),
 }  # fmt: skip
 #: Types of other systems -> what to declare in their place.
@@ -316,7 +319,7 @@ def type_name(type_: pa.DataType) -> str:
         if _TYPE_NAMES[name] == type_:
             return name
     if pa.types.is_timestamp(type_):
-        return "TIMESTAMP"
+        return "TIMESTAMP" if type_.tz else "TIMESTAMP_NTZ"
     if pa.types.is_duration(type_):
         return INTERVAL_NAME
     if pa.types.is_null(type_):

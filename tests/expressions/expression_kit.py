@@ -31,6 +31,11 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
+def clock(text: str) -> datetime:
+    """A TIMESTAMP_NTZ."""
+    return datetime.fromisoformat(text)
+
+
 def day(text: str) -> date:
     return date.fromisoformat(text)
 

@@ -28,6 +28,7 @@ from expression_kit import (
     bind,
     call,
     checked,
+    clock,
     col,
     day,
     dec,
@@ -37,7 +38,7 @@ from expression_kit import (
 from penstock.expressions.calls.functions import build_call, known_functions
 from penstock.expressions.library import TABLE
 from penstock.expressions.nodes import Literal
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 T, F, N = True, False, None
 D = Decimal
@@ -353,6 +354,24 @@ CASES: list[tuple[str, tuple[Any, ...], list[Any]]] = [
      [at("2024-03-31T01:30"), at("2024-10-27T00:30"), N]),
     ("TO_UTC_TIMESTAMP", (col(STRING, "2024-07-01 12:00", "x"), col(STRING, "America/New_York", "UTC")),
      [at("2024-07-01T16:00"), N]),
+    ("AT_TIME_ZONE", (col(TIMESTAMP, at("2024-07-01"), N), lit("Europe/Berlin")), [clock("2024-07-01T02:00"), N]),
+    ("AT_TIME_ZONE", (col(WALL_CLOCK, clock("2024-03-31T02:30"), clock("2024-10-27T02:30"), N),
+     lit("Europe/Berlin")), [at("2024-03-31T01:30"), at("2024-10-27T00:30"), N]),
+    ("AT_TIME_ZONE", (lit(clock("2024-07-01"), WALL_CLOCK), col(STRING, "UTC", "+01:00", "x", N)),
+     [at("2024-07-01"), at("2024-06-30T23:00"), N, N]),
+    ("CONVERT_TIMEZONE", (lit("America/New_York"), col(STRING, "Asia/Kolkata", "x"), lit("2024-07-01")),
+     [clock("2024-07-01T09:30"), N]),
+    ("CONVERT_TIMEZONE", (col(STRING, "UTC", N), lit("Europe/Berlin"), col(STRING, "2024-07-01 12:00", "2024-07-01")),
+     [clock("2024-07-01T14:00"), N]),
+    ("HOUR", (col(WALL_CLOCK, clock("2024-07-01T02:03"), N),), [2, N]),
+    ("DATE_TRUNC", (lit("DAY"), col(WALL_CLOCK, clock("2024-07-01T02:03"), N)), [clock("2024-07-01"), N]),
+    ("PLUS_MONTHS", (col(WALL_CLOCK, clock("2024-01-31T02:03"), N), lit(1)), [clock("2024-02-29T02:03"), N]),
+    ("DATE_FORMAT", (col(WALL_CLOCK, clock("2024-07-01T02:03"), N), lit("d.M. H:mm")), ["1.7. 2:03", N]),
+    ("MONTHS_BETWEEN", (col(WALL_CLOCK, clock("2024-03-31")), lit(day("2024-02-29"))), [1.0]),
+    ("ADD", (col(WALL_CLOCK, clock("2024-03-31T02:30"), N), lit(timedelta(hours=1))), [clock("2024-03-31T03:30"), N]),
+    ("SUB", (col(WALL_CLOCK, clock("2024-03-31T02:30"), N), lit(day("2024-03-31"))), [timedelta(minutes=150), N]),
+    ("LT", (col(WALL_CLOCK, clock("2024-03-31T02:30"), N), lit("2024-04-01")), [T, N]),
+    ("GREATEST", (col(WALL_CLOCK, clock("2024-03-31T02:30"), N), lit(day("2024-04-01"))), [clock("2024-04-01")] * 2),
 ]  # fmt: skip
 
 #: What no text can call; tested where it is built.

@@ -109,7 +109,8 @@ def plain(values: pa.Array) -> pa.Array:
     if pa.types.is_nested(type_):
         return _json_value(values)
     if pa.types.is_timestamp(type_):
-        return _near_and_far(values.cast(pa.timestamp("us", "UTC")), _moments, _NEAR_MOMENTS).cast(_BYTES)
+        text = _near_and_far(values.cast(pa.timestamp("us", "UTC")), _moments, _NEAR_MOMENTS)
+        return (text if type_.tz else pc.utf8_rtrim(text, "Z")).cast(_BYTES)
     if pa.types.is_date32(type_):
         return _near_and_far(values, lambda days: days.cast(pa.large_string()), _NEAR_DAYS).cast(_BYTES)
     if pa.types.is_duration(type_):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Cast, Expression, Literal
-from penstock.types import TIMESTAMP, type_name
+from penstock.types import TIMESTAMP, WALL_CLOCK, type_name
 
 BOOLEAN, STRING, BINARY, DATE, NULL = pa.bool_(), pa.string(), pa.binary(), pa.date32(), pa.null()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
@@ -44,12 +44,12 @@ def is_numeric(type_: pa.DataType) -> bool:
 
 
 def is_temporal(type_: pa.DataType) -> bool:
-    return type_ in (DATE, TIMESTAMP)
+    return type_ in (DATE, TIMESTAMP, WALL_CLOCK)
 
 
 def is_atomic(type_: pa.DataType) -> bool:
     """Return whether `type_` is a type of the language [semantics 3], a duration or NULL: not a list or struct."""
-    return is_numeric(type_) or type_ in (BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, DURATION, NULL)
+    return is_numeric(type_) or type_ in (BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, WALL_CLOCK, DURATION, NULL)
 
 
 #: The hint of arithmetic over texts.
@@ -112,6 +112,14 @@ def wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     return max(left, right, key=lambda t: _RANK[t])
 
 
+def wider_time(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return the common type of two of DATE, TIMESTAMP and TIMESTAMP_NTZ; None for the latter two: the instant at which
+    clocks show a time depends on the zone."""
+    if DATE in (left, right):
+        return right if left == DATE else left
+    return left if left == right else None
+
+
 def common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
     """Return the type of a CASE, COALESCE or UNION over values of `types`, or None. Strings take precedence over other
     atomic types.
@@ -133,7 +141,7 @@ def _wider(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     if is_numeric(left) and is_numeric(right):
         return wider_number(left, right)
     if is_temporal(left) and is_temporal(right):
-        return TIMESTAMP
+        return wider_time(left, right)
     if STRING in (left, right) and not {BOOLEAN, BINARY, DURATION} & {left, right}:
         other = right if left == STRING else left
         return STRING if is_atomic(other) else None
@@ -174,6 +182,8 @@ def implicit(expression: Expression, type_: pa.DataType, what: str) -> Expressio
         return cast_to(expression, type_)
     if type_ == STRING and (is_atomic(source) and source != DURATION):
         return cast_to(expression, type_)
-    if is_temporal(source) and is_temporal(type_):
+    if is_temporal(source) and is_temporal(type_) and wider_time(source, type_) is not None:
         return cast_to(expression, type_)
-    raise misfit(what, [source], hint=f"it takes {type_name(type_)} here; CAST the argument")
+    instant = {source, type_} == {TIMESTAMP, WALL_CLOCK}
+    hint = "AT TIME ZONE 'Europe/Berlin' turns one into the other" if instant else "CAST the argument"
+    raise misfit(what, [source], hint=f"it takes {type_name(type_)} here; {hint}")

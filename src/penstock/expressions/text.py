@@ -107,6 +107,10 @@ class _Writer:
             return self._in(arguments, "IN"), _COMPARE
         if name == "CASE":
             return self._case(arguments), _ATOM
+        if name == "AT_TIME_ZONE":
+            time, precedence = self.write(arguments[0])  # with its cast, which decides the direction
+            time = time if precedence >= _ATOM else f"({time})"
+            return f"{time} AT TIME ZONE {self._operand(arguments[1], _ATOM)}", _UNARY
         if name == "TRY_CAST":
             return f"TRY_CAST({self._text(arguments[0])} AS {type_name(node.type)})", _ATOM
         return f"{name.lower()}({', '.join(self._text(_shown(a)) for a in arguments)})", _ATOM
@@ -183,6 +187,8 @@ def literal_text(value: object, type_: pa.DataType) -> str:
         return f"{value:f}"
     if type_ == TIMESTAMP and isinstance(value, dt.datetime):
         return f"TIMESTAMP '{value.replace(tzinfo=None).isoformat(' ')}'"
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP_NTZ '{value.isoformat(' ')}'"
     if isinstance(value, dt.date):
         return f"DATE '{value.isoformat()}'"
     if type_ == DURATION:

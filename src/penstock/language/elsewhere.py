@@ -9,7 +9,6 @@ _RANKS = (
 _NOW = "an answer depends only on its inputs: use a window such as [RANGE 1 HOUR], or compare the times in the rows"
 _DRAWN = "S SAMPLE(10) keeps 10 percent of a stream S; a function of your own may draw (CREATE FUNCTION .. VOLATILE)"
 _ARRAYS = "columns have single values: use one row per value, or keep the text and split it with SPLIT_PART"
-_UTC = "all times are in UTC; FROM_UTC_TIMESTAMP(time, 'Europe/Berlin') is what clocks there show"
 _MOVED = "at + INTERVAL 1 HOUR moves a time, at + INTERVAL 1 MONTH goes by the calendar"
 _APART = "UNIX_SECONDS(b) - UNIX_SECONDS(a) is the difference of two times in seconds, DATEDIFF(b, a) that in days"
 _WRITTEN = "DATE_FORMAT(time, 'yyyy-MM-dd HH:mm:ss') writes a time as text, CAST(number AS STRING) a number"
@@ -90,7 +89,6 @@ FUNCTIONS: dict[str, str] = {
         ("EXPLODE", "POSEXPLODE", "UNNEST", "ARRAY", "SPLIT", "MAP", "STRUCT", "NAMED_STRUCT", "ARRAY_CONTAINS",
          "SIZE"), _ARRAYS,
     ),
-    "CONVERT_TIMEZONE": _UTC,
     **dict.fromkeys(("TIMESTAMPADD", "DATEADD"), _MOVED),
     **dict.fromkeys(
         ("JSON_EXTRACT", "JSON_EXTRACT_STRING", "JSON_EXTRACT_SCALAR", "JSON_QUERY", "JSON_TUPLE", "FROM_JSON",
@@ -176,9 +174,9 @@ NAMES: dict[str, str] = {
 #: Clauses and forms of expressions that are rejected by name -> what to write instead.
 CLAUSES: dict[str, str] = {
     "a window function (OVER)": _RANKS,
-    "AT TIME ZONE": _UTC,
     "a name of more than two parts": "a column has its source before it, and no schema: s.a",
-    "a second argument of CAST": f"TO_DATE(text, 'yyyy-MM-dd') and TO_TIMESTAMP read a text by a format; {_UTC}",
+    "a second argument of CAST": "TO_DATE(text, 'yyyy-MM-dd') and TO_TIMESTAMP read a text by a format;"
+    " time AT TIME ZONE 'Europe/Berlin' is what clocks there show",
     "LATERAL VIEW": _ARRAYS,
     "PIVOT": "COUNT(*) FILTER (WHERE place = 'a') AS a, and so on for every column of the answer",
     "QUALIFY": _RANKS,

@@ -333,6 +333,7 @@ class ScalarGenerator(SparkGenerator):
         exp.StrPosition: lambda self, node: self.func(
             "POSITION", node.args.get("substr"), node.this, node.args.get("position")
         ),
+        exp.AtTimeZone: lambda self, node: f"{self.sql(node, 'this')} AT TIME ZONE {self.sql(node, 'zone')}",
         exp.BitwiseLeftShift: lambda self, node: self.binary(node, "<<"),
         exp.BitwiseRightShift: lambda self, node: self.binary(node, ">>"),
     }

@@ -302,7 +302,8 @@ def parse_value(text: str, type_: pa.DataType) -> Any:
     if pa.types.is_date(type_):
         return _date(text)
     if pa.types.is_timestamp(type_):
-        return _timestamp(text)
+        when = _timestamp(text)
+        return when if type_.tz or isinstance(when, FarTimestamp) else when.replace(tzinfo=None)
     if pa.types.is_duration(type_):
         return from_text(pa.array([text], pa.string()))[0].as_py()
     if pa.types.is_binary(type_):

@@ -171,7 +171,7 @@ def _avro(name: str, type_: pa.DataType, options: Options) -> Any:
     if pa.types.is_decimal(type_):
         return {"type": "bytes", "logicalType": "decimal", "precision": type_.precision, "scale": type_.scale}
     if pa.types.is_timestamp(type_):
-        return {"type": "long", "logicalType": "timestamp-micros"}
+        return {"type": "long", "logicalType": "timestamp-micros" if type_.tz else "local-timestamp-micros"}
     if pa.types.is_integer(type_):
         return "long" if type_.bit_width == 64 else "int"
     plain_types = {

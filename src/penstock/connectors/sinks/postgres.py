@@ -27,6 +27,7 @@ from penstock.connectors.sinks.upserts import KEY, MODE, Net, key_option, net, o
 from penstock.connectors.text import csv_text
 from penstock.errors import PenstockError
 from penstock.expressions.values.shown import shown_row
+from penstock.types import WALL_CLOCK
 
 if TYPE_CHECKING:
     from psycopg import Cursor
@@ -46,6 +47,7 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], str, tuple[str, ...]], ...] =
     (pa.types.is_float64, "double precision", ("float8",)),
     (pa.types.is_decimal, "numeric", ("numeric",)),
     (pa.types.is_date, "date", ("date",)),
+    (lambda kind: kind == WALL_CLOCK, "timestamp", ("timestamp",)),
     (pa.types.is_timestamp, "timestamptz", ("timestamptz", "timestamp")),
     (pa.types.is_duration, "interval", ("interval",)),
     (pa.types.is_binary, "bytea", ("bytea",)),

@@ -47,7 +47,7 @@ from penstock.expressions.values.datum import (
     numbers,
     zero,
 )
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 _DAY = 86_400_000_000
 
@@ -67,7 +67,7 @@ def _wrapping(kernel: Operator, checked: Operator, exact: Callable[[Datum, Datum
         left, right = arguments
         if is_decimal(type_):
             return exact(left, right, type_)
-        if type_ in (DATE, DURATION, TIMESTAMP):
+        if type_ in (DATE, DURATION, TIMESTAMP, WALL_CLOCK):
             return _shifted(kernel, checked, left, right, type_)
         return kernel(left, right)
 

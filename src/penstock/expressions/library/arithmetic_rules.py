@@ -24,10 +24,11 @@ from penstock.expressions.coercion import (
     is_temporal,
     misfit,
     wider_number,
+    wider_time,
 )
 from penstock.expressions.library.registry import Rule
 from penstock.expressions.nodes import Expression, Literal
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 _DAY = 86_400_000_000
 
@@ -95,7 +96,10 @@ def add_rule(name: str, arguments: Sequence[Expression]) -> Typed:
 def subtract_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     left, right = arguments
     if is_temporal(right.type) and (is_temporal(left.type) or left.type == NULL):
-        common = DATE if {left.type, right.type} <= {DATE, NULL} else TIMESTAMP
+        common = right.type if left.type == NULL else wider_time(left.type, right.type)
+        if common is None:
+            hint = "AT TIME ZONE 'Europe/Berlin' turns one into the other"
+            raise misfit(name, [left.type, right.type], hint=hint)
         return (cast_to(left, common), cast_to(right, common)), DURATION
     if left.type == NULL and right.type == DURATION:
         left = cast_to(left, DURATION)
@@ -111,7 +115,7 @@ def _shift(left: Expression, right: Expression) -> Typed | None:
     if is_temporal(left.type) and right.type in (DURATION, NULL):
         # A DATE moved by whole days stays a DATE, otherwise it becomes a TIMESTAMP.
         days = isinstance(right, Literal) and right.value is not None and _whole_days(right)
-        stays = DATE if left.type == DATE and days else TIMESTAMP
+        stays = DATE if left.type == DATE and days else wider_time(left.type, TIMESTAMP) or WALL_CLOCK
         return (cast_to(left, stays), cast_to(right, DURATION)), stays
     return None
 

@@ -25,7 +25,7 @@ from penstock.expressions.library.registry import Function
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text_equality import equals_text
 from penstock.expressions.values.datum import Arguments, Datum, Kernel, is_scalar, length_of, to_array
-from penstock.types import type_name
+from penstock.types import TIMESTAMP, WALL_CLOCK, type_name
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
@@ -42,6 +42,8 @@ def comparable(what: str, arguments: Sequence[Expression], equality: bool = Fals
         if found is None or not is_atomic(found):
             types = list(dict.fromkeys(a.type for a in arguments))
             hint = "CAST one side to the type of the other" if len(types) == 2 else None
+            if {TIMESTAMP, WALL_CLOCK} <= set(types):
+                hint = "AT TIME ZONE 'Europe/Berlin' turns one into the other"
             raise misfit(what, types, hint=hint)
         common = found
     return tuple(cast_to(a, common) for a in arguments)

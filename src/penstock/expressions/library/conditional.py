@@ -23,7 +23,7 @@ from penstock.expressions.library.registry import Function
 from penstock.expressions.nodes import Expression
 from penstock.expressions.values.casts import convert, converter, out_of_range
 from penstock.expressions.values.datum import Arguments, Datum, choose, is_scalar, length_of, null, to_array
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
@@ -102,7 +102,7 @@ def _best(largest: bool, arguments: Arguments, type_: pa.DataType) -> Datum:
             return pc.coalesce(choose(_array(greater(first, second), arguments), a, b), a, b)
 
         return reduce(pick, arguments)
-    if type_ in (BOOLEAN, DURATION, TIMESTAMP):
+    if type_ in (BOOLEAN, DURATION, TIMESTAMP, WALL_CLOCK):
         # Arrow has no kernel for these.
         plain = pa.int8() if type_ == BOOLEAN else pa.int64()
         best = _best(largest, tuple(a.cast(plain) for a in arguments), plain)

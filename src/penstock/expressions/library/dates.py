@@ -26,7 +26,7 @@ from penstock.expressions.values.datum import (
     numbers,
     over_distinct,
 )
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
@@ -55,9 +55,14 @@ def _temporal(result: pa.DataType) -> Callable[[str, Sequence[Expression]], Type
 
     def rule(name: str, arguments: Sequence[Expression]) -> Typed:
         (value,) = arguments
-        return (value if value.type == DATE else implicit(value, TIMESTAMP, name),), result
+        return (_time(value, name),), result
 
     return rule
+
+
+def _time(value: Expression, name: str) -> Expression:
+    """Return a DATE or a TIMESTAMP_NTZ as it is, and what else is a time as a TIMESTAMP."""
+    return value if value.type in (DATE, WALL_CLOCK) else implicit(value, TIMESTAMP, name)
 
 
 def _field(name: str) -> Kernel:
@@ -88,7 +93,8 @@ def _date_trunc_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     if is_temporal(unit.type) and isinstance(value, Literal) and str(value.value).upper() in _UNITS:
         raise misfit(name, [unit.type, value.type], f"the unit comes first: {name}('{value.value}', ..)")
     _unit(name, unit)
-    return (implicit(unit, STRING, name), implicit(value, TIMESTAMP, name)), TIMESTAMP
+    time = value if value.type == WALL_CLOCK else implicit(value, TIMESTAMP, name)
+    return (implicit(unit, STRING, name), time), time.type
 
 
 def _trunc_rule(name: str, arguments: Sequence[Expression]) -> Typed:
@@ -140,12 +146,12 @@ def _plus_months(arguments: Arguments, type_: pa.DataType) -> Datum:
     days = gregorian.moved_by_months(gregorian.days_of(times), numbers(counts))
     if type_ == DATE:
         return gregorian.dates(days, times, counts)
-    return gregorian.timestamps(days, gregorian.clock_of(times), times, counts)
+    return gregorian.timestamps(days, gregorian.clock_of(times), times, counts).view(type_)
 
 
 def _plus_months_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     value, months = arguments
-    moved = value if value.type == DATE else implicit(value, TIMESTAMP, name)
+    moved = _time(value, name)
     return (moved, implicit(months, INT, name)), moved.type
 
 
@@ -171,7 +177,8 @@ def _next_day(arguments: Arguments, type_: pa.DataType) -> Datum:
 def _months_between_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     """Compare dates as they are, because some are beyond the range of TIMESTAMP."""
     both = all(argument.type == DATE for argument in arguments)
-    end, start = arguments if both else (implicit(argument, TIMESTAMP, name) for argument in arguments)
+    time = WALL_CLOCK if any(argument.type == WALL_CLOCK for argument in arguments) else TIMESTAMP
+    end, start = arguments if both else (implicit(argument, time, name) for argument in arguments)
     return (end, start), DOUBLE
 
 
@@ -243,8 +250,7 @@ def _each_pattern(
 
 def _format_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     checked_pattern(name, arguments[1])
-    value = arguments[0] if arguments[0].type == DATE else implicit(arguments[0], TIMESTAMP, name)
-    return (value, implicit(arguments[1], STRING, name)), STRING
+    return (_time(arguments[0], name), implicit(arguments[1], STRING, name)), STRING
 
 
 def _format(arguments: Arguments, type_: pa.DataType) -> Datum:

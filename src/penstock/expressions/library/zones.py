@@ -11,7 +11,7 @@ from penstock.expressions.library.registry import Function
 from penstock.expressions.nodes import Expression
 from penstock.expressions.values.datum import Arguments, Datum, length_of, to_array
 from penstock.expressions.values.zones import Integers, Zone, checked_zone, shifted
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
@@ -26,6 +26,22 @@ def _utc_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     time, zone = arguments
     checked_zone(zone)
     return (implicit(time, TIMESTAMP, name), implicit(zone, STRING, name)), TIMESTAMP
+
+
+def _at_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    time, zone = arguments
+    checked_zone(zone)
+    shown = time.type == WALL_CLOCK
+    given = time if shown else implicit(time, TIMESTAMP, name)
+    return (given, implicit(zone, STRING, name)), TIMESTAMP if shown else WALL_CLOCK
+
+
+def _convert_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    source, target, time = arguments
+    for zone in (source, target):
+        checked_zone(zone)
+    zones = (implicit(zone, STRING, name) for zone in (source, target))
+    return (*zones, implicit(time, WALL_CLOCK, name)), WALL_CLOCK
 
 
 def _to_wall_clock(zone: Zone, instants: Integers) -> Integers:
@@ -46,7 +62,28 @@ def _to_utc(arguments: Arguments, type_: pa.DataType) -> Datum:
     return shifted(times, arguments[1], _from_wall_clock, type_)
 
 
+def _at(arguments: Arguments, type_: pa.DataType) -> Datum:
+    return (_to_utc if type_ == TIMESTAMP else _from_utc)(arguments, type_)
+
+
+def _convert(arguments: Arguments, type_: pa.DataType) -> Datum:
+    source, target, time = arguments
+    instants = shifted(to_array(time, length_of(arguments)), source, _from_wall_clock, TIMESTAMP)
+    return shifted(instants, target, _to_wall_clock, type_)
+
+
 FUNCTIONS = (
+    Function(
+        "AT_TIME_ZONE", "time, zone", _at_rule, _at,
+        "of a TIMESTAMP the time that clocks of the zone show, a TIMESTAMP_NTZ; of a TIMESTAMP_NTZ the instant at which"
+        " they show it, a TIMESTAMP",
+        operator="time AT TIME ZONE zone", checks=True,
+    ),
+    Function(
+        "CONVERT_TIMEZONE", "source zone, target zone, time", _convert_rule, _convert,
+        "what clocks of the target zone show when those of the source zone show a time, both TIMESTAMP_NTZ",
+        checks=True,
+    ),
     Function(
         "FROM_UTC_TIMESTAMP", "time, zone", _utc_rule, _from_utc,
         "a time moved by the offset of a zone: 12:00 becomes what clocks there show at 12:00 UTC", checks=True,

@@ -31,7 +31,7 @@ from penstock.expressions.coercion import (
 )
 from penstock.expressions.values import decimals, gregorian, intervals, text_casts
 from penstock.expressions.values.datum import from_numbers, null_unless, numbers, over_distinct, zero
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 Converter: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
@@ -181,7 +181,12 @@ def _timestamp_to_date(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _date_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    return gregorian.scaled(numbers(array).astype(np.int64), _DAY, 0, TIMESTAMP, array)
+    return gregorian.scaled(numbers(array).astype(np.int64), _DAY, 0, type_, array)
+
+
+def _same_bits(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """An instant and what clocks show at it in UTC are one number."""
+    return array.view(type_)
 
 
 def _binary_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -215,10 +220,11 @@ _TABLE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
     (_is(TIMESTAMP, DURATION), is_integer, _timestamp_to_integer),
     (_is(TIMESTAMP, DURATION), is_float, _timestamp_to_float),
     (_is(TIMESTAMP, DURATION), is_decimal, _timestamp_to_decimal),
-    (_is(TIMESTAMP), _is(DATE), _timestamp_to_date),
-    (_is(DATE), _is(TIMESTAMP), _date_to_timestamp),
+    (_is(TIMESTAMP, WALL_CLOCK), _is(DATE), _timestamp_to_date),
+    (_is(DATE), _is(TIMESTAMP, WALL_CLOCK), _date_to_timestamp),
+    (_is(TIMESTAMP, WALL_CLOCK), _is(TIMESTAMP, WALL_CLOCK), _same_bits),
     (is_float, _is(STRING), text_casts.float_to_string),
-    (_is(TIMESTAMP), _is(STRING), text_casts.timestamp_to_string),
+    (_is(TIMESTAMP, WALL_CLOCK), _is(STRING), text_casts.timestamp_to_string),
     (_is(DURATION), _is(STRING), lambda array, type_: intervals.to_text(array)),
     (_is(DATE), _is(STRING), text_casts.date_to_string),
     (lambda t: is_numeric(t) or t == BOOLEAN, _is(STRING), _arrow),
@@ -230,4 +236,5 @@ _TABLE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
     (_is(STRING), _is(BOOLEAN), text_casts.string_to_boolean),
     (_is(STRING), _is(DATE), text_casts.string_to_date),
     (_is(STRING), _is(TIMESTAMP), text_casts.string_to_timestamp),
+    (_is(STRING), _is(WALL_CLOCK), text_casts.string_to_wall_clock),
 )

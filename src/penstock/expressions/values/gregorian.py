@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.expressions.coercion import DATE, INT
 from penstock.expressions.values.datum import Datum, from_numbers, null_unless, numbers
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -115,7 +115,7 @@ def field(array: pa.Array, name: str) -> pa.Array:
 
 def _naive(array: pa.Array) -> pa.Array:
     """Return a TIMESTAMP column without its zone, over the same bits: kernels then need no time zone database."""
-    return array.view(pa.timestamp("us")) if array.type == TIMESTAMP else array
+    return array.view(WALL_CLOCK) if array.type == TIMESTAMP else array
 
 
 def truncated(array: pa.Array, unit: str) -> pa.Array:
@@ -124,14 +124,14 @@ def truncated(array: pa.Array, unit: str) -> pa.Array:
         return pc.floor_temporal(_naive(array), unit=unit).view(array.type)
     days, clock = days_of(array), clock_of(array)
     if unit in _CLOCK:
-        return timestamps(days, clock - clock % _CLOCK[unit], array)
+        return timestamps(days, clock - clock % _CLOCK[unit], array).view(array.type)
     if unit == "week":
         days = days - day_of_week(days)
     elif unit != "day":
         size = {"year": 12, "quarter": 3, "month": 1}[unit]
         months = months_of(days)
         days = start_of_month(months - months % size)
-    return dates(days, array) if array.type == DATE else timestamps(days, np.zeros_like(clock), array)
+    return dates(days, array) if array.type == DATE else timestamps(days, np.zeros_like(clock), array).view(array.type)
 
 
 def moved_by_months(days: Integers, count: npt.NDArray[np.integer]) -> Integers:

@@ -9,6 +9,7 @@ import decimal
 import math
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from penstock.expressions.values import decimals, gregorian
 from penstock.expressions.values.calendar import far_day, far_moment
 from penstock.expressions.values.datum import choose, null_unless, numbers, over_distinct
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 _SPACE = "".join(chr(c) for c in range(33))
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
@@ -108,11 +109,38 @@ def string_to_date(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def string_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Parse ISO-8601 with blank or T, any parts omitted from the right, UTC unless an offset is written."""
-    for parser in (pa.timestamp("us"), TIMESTAMP):
+    for parser in (WALL_CLOCK, TIMESTAMP):
         try:
             return array.cast(parser).view(TIMESTAMP)
         except pa.ArrowInvalid:
             continue
+    read = _read_moments(array)
+    return read.ticks(read.wall_clock - read.offset, type_)
+
+
+def string_to_wall_clock(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Parse what `string_to_timestamp` parses, as it is written: an offset has no effect, as in Spark."""
+    try:
+        return array.cast(type_)
+    except pa.ArrowInvalid:
+        read = _read_moments(array)
+        return read.ticks(read.wall_clock, type_)
+
+
+class _Moments(NamedTuple):
+    """What texts say: the time that is written and its offset from UTC, in seconds since 1970, and microseconds."""
+
+    parts: pa.Array
+    wall_clock: npt.NDArray[np.int64]
+    offset: npt.NDArray[np.int64]
+    micros: npt.NDArray[np.int64]
+    fits: npt.NDArray[np.bool_]
+
+    def ticks(self, seconds: npt.NDArray[np.int64], type_: pa.DataType) -> pa.Array:
+        return null_unless(self.fits, gregorian.scaled(seconds, gregorian.SECOND, self.micros, type_, self.parts))
+
+
+def _read_moments(array: pa.Array) -> _Moments:
     parts = pc.extract_regex(_trim(array), _MOMENT)
     days, fits = _days(parts)
     hour, minute, second = (_number(parts, name, 0) for name in "his")
@@ -121,9 +149,8 @@ def string_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
     fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "f"), 6, "0"), 0, 6)
     micros = numbers(pc.fill_null(fraction, "0").cast(pa.int64()))
     west = numbers(pc.fill_null(pc.equal(pc.struct_field(parts, "zs"), "-"), False).cast(pa.int8()))
-    offset = (zone_hour * 60 + zone_minute) * np.where(west == 1, -1, 1)
-    seconds = days * 86_400 + hour * 3_600 + (minute - offset) * 60 + second
-    return null_unless(fits, gregorian.scaled(seconds, gregorian.SECOND, micros, TIMESTAMP, parts))
+    offset = (zone_hour * 60 + zone_minute) * np.where(west == 1, -60, 60)
+    return _Moments(parts, days * 86_400 + hour * 3_600 + minute * 60 + second, offset, micros, fits)
 
 
 def _days(parts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -171,7 +198,7 @@ def date_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def timestamp_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Format as yyyy-MM-dd HH:mm:ss, with a fraction without trailing zeros when there is one."""
-    texts = array.view(pa.timestamp("us")).cast(pa.string())
+    texts = array.view(WALL_CLOCK).cast(pa.string())
     texts = _with_far(texts, array.view(pa.int64()), lambda t: far_moment(t).replace("T", " ").removesuffix("Z"))
     return pc.replace_substring_regex(texts, r"(\.\d*[1-9])0+$|\.0+$", r"\1")
 

@@ -135,6 +135,8 @@ class _ScalarWriter:
             return _INFIX[name](this=_operand(nodes[0]), expression=_operand(nodes[1]))
         if name in _PREFIX:
             return _PREFIX[name](this=_operand(nodes[0]))
+        if name == "AT_TIME_ZONE":
+            return exp.AtTimeZone(this=_operand(nodes[0]), zone=_operand(nodes[1]))
         if name == "IS_NULL":
             return exp.Is(this=_operand(nodes[0]), expression=exp.Null())
         if name == "TRIM" and len(nodes) == 2:

@@ -41,7 +41,18 @@ from penstock.language.queries import NOWHERE, Duration, Mark, Name, ValidClause
 from penstock.language.statements.creation import Creation, check_unused, create_text, declared_already, read_name
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.text import TextSpan
-from penstock.types import CALENDAR, UNKNOWN_TYPE, Field, Schema, TimeDomain, Unit, is_type_name, parse_type, type_name
+from penstock.types import (
+    CALENDAR,
+    UNKNOWN_TYPE,
+    WALL_CLOCK,
+    Field,
+    Schema,
+    TimeDomain,
+    Unit,
+    is_type_name,
+    parse_type,
+    type_name,
+)
 
 #: Operators that are words, by which an expression goes on behind a column.
 _GO_ON = ("DIV", "IS", "AND", "OR", "IN", "BETWEEN", "LIKE")
@@ -600,11 +611,17 @@ def _type(column: ColumnDefinition, context: Context) -> pa.DataType:
 
     def parsed() -> pa.DataType:
         try:
-            return parse_type(column.type)
+            found = parse_type(column.type)
         except PenstockError as error:
             if is_type_name(column.name.text):
                 error.hint = f"the name comes first: {column.type} {column.name.text}"
             raise
+        if found == WALL_CLOCK:
+            hint = (
+                f"declare it STRING, and write CAST({column.name.text} AS TIMESTAMP_NTZ) AT TIME ZONE 'Europe/Berlin'"
+            )
+            raise PenstockError("P0901", "a column of TIMESTAMP_NTZ is not supported yet", hint=hint)
+        return found
 
     type_ = context.attempt(lambda: context.guard(column.type_span, parsed))
     return UNKNOWN_TYPE if type_ is None else type_

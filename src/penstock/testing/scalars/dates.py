@@ -20,7 +20,7 @@ from penstock.expressions.coercion import BIGINT, DATE, DURATION, INT, is_intege
 from penstock.expressions.evaluation.evaluate import evaluate
 from penstock.expressions.nodes import Call, Cast, Column, Expression
 from penstock.tree import Node, transform_up
-from penstock.types import TIMESTAMP
+from penstock.types import TIMESTAMP, WALL_CLOCK
 
 _DAY = 86_400_000_000
 _FIRST = dt.date(2000, 1, 1)
@@ -196,6 +196,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "MAKE_DATE": day_from,
     "FROM_UTC_TIMESTAMP": _to_zone,
     "TO_UTC_TIMESTAMP": _from_zone,
+    "CONVERT_TIMEZONE": lambda source, target, at: (
+        None if (instant := _from_zone(at, source)) is None else _to_zone(instant, target)
+    ),
 }
 #: Operators, where one of their types is a date, a time or an interval.
 _OPERATORS: dict[str, Callable[..., Any]] = {
@@ -205,8 +208,8 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "NEG": lambda length: -length,
     "ABS": abs,
 }
-_TEMPORAL = (DATE, TIMESTAMP, DURATION)
-_RAW = {DATE: INT, TIMESTAMP: BIGINT, DURATION: BIGINT}
+_TEMPORAL = (DATE, TIMESTAMP, WALL_CLOCK, DURATION)
+_RAW = {DATE: INT, TIMESTAMP: BIGINT, WALL_CLOCK: BIGINT, DURATION: BIGINT}
 
 
 def evaluate_apart(expression: Expression, columns: Sequence[pa.Array], length: int) -> pa.Array:
@@ -233,14 +236,16 @@ def _function(node: Node) -> Callable[..., Any] | None:
     """Return what `node` computes, None if this module does not know it."""
     if isinstance(node, Cast):
         types = (node.argument.type, node.type)
-        if types in ((DATE, TIMESTAMP), (TIMESTAMP, DATE)):
-            return lambda at: at
+        if all(type_ in (DATE, TIMESTAMP, WALL_CLOCK) for type_ in types):
+            return lambda at: CalendarTime(at.days, 0 if node.type == DATE else at.clock)
         return (lambda n: _instant(n * 1_000_000)) if is_integer(types[0]) and types[1] == TIMESTAMP else None
     if not isinstance(node, Call):
         return None
     if node.function in _OPERATORS and node.type in _TEMPORAL:
         days = node.type == DATE and len(node.arguments) == 2 and is_integer(node.arguments[1].type)
         return _plus_days(1 if node.function == "ADD" else -1) if days else _OPERATORS[node.function]
+    if node.function == "AT_TIME_ZONE":
+        return _from_zone if node.type == TIMESTAMP else _to_zone
     return _FUNCTIONS.get(node.function)
 
 
@@ -258,7 +263,7 @@ def _encoded(results: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """Return `results` as a column, NULL where `type_` cannot hold one."""
     if type_ == DATE:
         results = [result and result.days for result in results]
-    elif type_ == TIMESTAMP:
+    elif type_ in (TIMESTAMP, WALL_CLOCK):
         results = [result and result.ticks for result in results]
     raw = _RAW.get(type_, type_)
     if is_integer(raw):

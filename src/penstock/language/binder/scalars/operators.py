@@ -16,6 +16,7 @@ from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import is_numeric
 from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import Cast, Column, Expression, Literal
+from penstock.expressions.values.zones import checked_zone
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars import lengths, periods
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
@@ -504,6 +505,12 @@ def _cast(binder: ScalarBinder, node: exp.Expr) -> Expression:
     return binder.context.guard(span_of(node), lambda: build_cast(argument, type_, try_=try_))
 
 
+def _at_time_zone(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    time, zone = binder.bind_all([node.this, node.args["zone"]])
+    binder.context.guard(span_of(node.args["zone"]), lambda: checked_zone(fold(zone)))
+    return binder.call("AT_TIME_ZONE", node, [time, zone])
+
+
 OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.Column: _column,
     exp.Literal: _literal,
@@ -552,6 +559,7 @@ OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.RegexpLike: _like("RLIKE"),
     exp.Escape: _escape,
     exp.Case: _case,
+    exp.AtTimeZone: _at_time_zone,
     exp.Cast: _cast,
     exp.TryCast: _cast,
 }
