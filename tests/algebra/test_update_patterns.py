@@ -52,6 +52,7 @@ WKS = Window(STREAM, WindowKind.RANGE, 10)
 OTHER = Window(STREAM, WindowKind.RANGE, 20)
 NOW = Window(STREAM, WindowKind.NOW)
 SLIDING = Window(STREAM, WindowKind.RANGE, 10, 5)
+AT_BOUNDARIES = Window(STREAM, WindowKind.UNBOUNDED, None, 5)
 POSITIVE = Call(pa.bool_(), "GT", (Column(pa.int64(), 1, "v"), Literal(pa.int64(), 0)))
 
 
@@ -142,14 +143,22 @@ TABLE = [
     ("semi-join WKS WKS", semi(WKS, WKS), "WK"),
     ("semi-join WKS STR", semi(WKS, STR), "STR"),
     ("semi-join WKS static", semi(WKS, STATIC), "WKS"),
-    ("anti-join MON MON", semi(MON, MON, SemiKind.ANTI), "STR"),
+    ("anti-join MON MON", SemiJoin(MON, MON, ((1, 1),), None, SemiKind.ANTI), "STR"),
+    ("anti-join MON MON by the timestamp", semi(MON, MON, SemiKind.ANTI), "MON"),
+    ("anti-join MON NOW by the timestamp", semi(MON, NOW, SemiKind.ANTI), "STR"),
+    ("anti-join of rows that enter at boundaries", semi(AT_BOUNDARIES, AT_BOUNDARIES, SemiKind.ANTI), "STR"),
     ("anti-join WKS static", semi(WKS, STATIC, SemiKind.ANTI), "WKS"),
     ("anti-join static WKS", semi(STATIC, WKS, SemiKind.ANTI), "STR"),
-    ("mark MON MON", semi(MON, MON, SemiKind.MARK), "STR"),
+    ("mark MON MON", SemiJoin(MON, MON, ((1, 1),), None, SemiKind.MARK), "STR"),
+    ("mark MON MON by the timestamp", semi(MON, MON, SemiKind.MARK), "MON"),
     ("mark MON static", semi(MON, STATIC, SemiKind.MARK), "MON"),
     ("left join WKS WKS", outer(WKS, WKS), "STR"),
     ("left join WKS static", outer(WKS, STATIC), "WKS"),
     ("left join static WKS", outer(STATIC, WKS), "STR"),
+    ("left join MON MON", OuterJoin(MON, MON, ((1, 1),)), "STR"),
+    ("left join MON MON by the timestamp", outer(MON, MON), "MON"),
+    ("full join MON MON by the timestamp", outer(MON, MON, OuterKind.FULL), "MON"),
+    ("left join by the timestamp of a group", outer(MON, group(MON)), "MON"),
     ("full join WKS static", outer(WKS, STATIC, OuterKind.FULL), "STR"),
     # duplicate elimination
     ("distinct MON", Distinct(MON), "MON"),
@@ -157,7 +166,9 @@ TABLE = [
     ("distinct WK", Distinct(join(WKS, WKS)), "WK"),
     ("distinct STR", Distinct(STR), "STR"),
     # set operations: what a tuple of the other side ends is not known beforehand
-    ("except MON", Except(MON, MON, False), "STR"),
+    ("except MON", Except(project(MON), project(MON), False), "STR"),
+    ("except MON with the timestamp", Except(MON, MON, False), "MON"),
+    ("except all MON with the timestamp", Except(MON, MON, True), "MON"),
     ("except all WKS", Except(WKS, WKS, True), "STR"),
     ("except WKS static", Except(WKS, STATIC, False), "STR"),
     ("except static", Except(STATIC, STATIC, True), "MON"),
@@ -171,7 +182,12 @@ TABLE = [
     ("first of static", TopK(STATIC, (), 1), "MON"),
     ("distinct row window", Distinct(ROWS), "STR"),
     # grouping
-    ("group MON", group(MON), "STR"),
+    ("group MON", group(project(MON)), "STR"),
+    ("group MON by the timestamp", group(MON), "MON"),
+    ("group of rows that enter at boundaries", group(AT_BOUNDARIES), "STR"),
+    ("group of a join with its timestamp", group(join(MON, STATIC)), "MON"),
+    ("group of a join of streams", group(Join(MON, MON, ((1, 1),))), "STR"),
+    ("group of a union by the timestamp", group(union(MON, MON)), "MON"),
     ("group WKS", group(WKS), "STR"),
     ("group static", group(STATIC), "MON"),
     ("ungrouped", Aggregate(WKS, (), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",)), "STR"),

@@ -18,6 +18,7 @@ from penstock.algebra.nodes.base import (
     is_static,
     named,
     operators,
+    stays_or_passes,
 )
 from penstock.algebra.nodes.base.checks import need_relations, refused
 from penstock.algebra.nodes.frequent import blocks_of_rows
@@ -28,6 +29,7 @@ from penstock.algebra.properties.domains import Domains, domain_of_type
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.promises import NO_PROMISES, Promises
 from penstock.algebra.properties.statistics import Statistics
+from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.bounds import Accuracy
@@ -75,7 +77,20 @@ class Aggregate(Algebra):
 
     @property
     def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC if is_static(self) else Pattern.STRICT
+        return Pattern.MONOTONIC if is_static(self) or self.is_complete_at_once else Pattern.STRICT
+
+    @property
+    def is_complete_at_once(self) -> bool:
+        """Return whether each group is complete when its first row enters: no later row is in it, and none leaves."""
+        below = self.input
+        return below.pattern is Pattern.MONOTONIC and not below.timestamps.keys().isdisjoint(self.group)
+
+    @property
+    def timestamps(self) -> Timestamps:
+        if not stays_or_passes(self.input):
+            return NO_TIMESTAMPS
+        below = self.input.timestamps
+        return {place: below[column] for place, column in enumerate(self.group) if column in below}
 
     @property
     def keys(self) -> Keys:
@@ -199,6 +214,15 @@ class Distinct(Unary):
     def pattern(self) -> Pattern:
         below = self.input.pattern
         return Pattern.WEAK if below is Pattern.WEAKEST else below
+
+    @property
+    def is_complete_at_once(self) -> bool:
+        """Return whether equal rows enter together, and none leaves."""
+        return self.input.pattern is Pattern.MONOTONIC and bool(self.input.timestamps)
+
+    @property
+    def timestamps(self) -> Timestamps:
+        return self.input.timestamps
 
     @property
     def promises(self) -> Promises:

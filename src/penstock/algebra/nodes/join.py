@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import (
@@ -16,6 +16,7 @@ from penstock.algebra.nodes.base import (
     inclusion_column,
     is_static,
     operators,
+    stays_or_passes,
     stored_sides,
 )
 from penstock.algebra.nodes.base.checks import need_equal_types
@@ -26,6 +27,7 @@ from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estima
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.domains import Domains, equal_domains, narrowed, number_of_values
 from penstock.algebra.properties.statistics import Statistics
+from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps, equates_timestamps, shifted
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjuncts, remap
@@ -60,6 +62,23 @@ class Join(Algebra):
     @property
     def pattern(self) -> Pattern:
         return joined_pattern(self.left, self.right)
+
+    @property
+    def is_complete_at_once(self) -> bool:
+        """Return whether partners enter together, and no row leaves."""
+        return joins_at_once(self.left, self.right, self.equal)
+
+    @property
+    def timestamps(self) -> Timestamps:
+        left, right = (shifted(side.timestamps, width) for side, width in self._places)
+        if joins_at_once(self.left, self.right, self.equal, stays_or_passes):
+            return {**left, **right}
+        return left if is_static(self.right) else right if is_static(self.left) else NO_TIMESTAMPS
+
+    @property
+    def _places(self) -> tuple[tuple[Algebra, int], ...]:
+        """Return both sides, each with the number of columns before its own."""
+        return (self.left, 0), (self.right, len(self.left.schema))
 
     @property
     def keys(self) -> Keys:
@@ -226,6 +245,19 @@ def condition_text(left: Algebra, right: Algebra, equal: Pairs, residual: Expres
         text = to_sql(part, labels)
         parts.append(f"({text})" if isinstance(part, Call) and part.function == "OR" else text)
     return " AND ".join(parts) or "every pair"
+
+
+def never_loses(node: Algebra) -> bool:
+    """Return whether no row of the relation leaves."""
+    return node.pattern is Pattern.MONOTONIC
+
+
+def joins_at_once(
+    left: Algebra, right: Algebra, equal: Iterable[tuple[int, int]], holds: Callable[[Algebra], bool] = never_loses
+) -> bool:
+    """Return whether rows of two relations that agree in the columns `equal` enter together, and `holds` is true of
+    both: where no row leaves, what a join finds of a row is final when it enters."""
+    return holds(left) and holds(right) and equates_timestamps(left.timestamps, right.timestamps, equal)
 
 
 def joined_pattern(left: Algebra, right: Algebra) -> Pattern:

@@ -14,6 +14,7 @@ from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
 from penstock.algebra.properties.promises import Promises
 from penstock.algebra.properties.statistics import Statistics
+from penstock.algebra.properties.timestamps import Timestamps
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.types import Schema
@@ -90,6 +91,10 @@ class Sample(Unary):
     @property
     def timestamp_column(self) -> int | None:
         return self.input.timestamp_column
+
+    @property
+    def timestamps(self) -> Timestamps:
+        return self.input.timestamps
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         (below,) = inputs

@@ -22,11 +22,12 @@ from penstock.algebra.nodes.base import (
     Pruned,
     has_lives,
     is_static,
+    stays_or_passes,
     stored_sides,
 )
 from penstock.algebra.nodes.base.checks import need_equal_types, refused
 from penstock.algebra.nodes.base.fields import Condition, Pairs
-from penstock.algebra.nodes.join import condition_text, estimated_pairs, joined_pattern, pruned_sides
+from penstock.algebra.nodes.join import condition_text, estimated_pairs, joined_pattern, joins_at_once, pruned_sides
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import (
     PROBED_FOR_PARTNERS,
@@ -36,6 +37,7 @@ from penstock.algebra.properties.cardinality import (
     partners,
 )
 from penstock.algebra.properties.statistics import Statistics
+from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import Field, Schema
 
@@ -83,7 +85,18 @@ class SemiJoin(Algebra):
     def pattern(self) -> Pattern:
         if self.kind is SemiKind.SEMI:
             return joined_pattern(self.left, self.right)
+        if self.is_complete_at_once:
+            return Pattern.MONOTONIC
         return self.left.pattern if is_static(self.right) else Pattern.STRICT
+
+    @property
+    def is_complete_at_once(self) -> bool:
+        """Return whether partners enter together, and no row leaves."""
+        return joins_at_once(self.left, self.right, self.equal)
+
+    @property
+    def timestamps(self) -> Timestamps:
+        return self.left.timestamps if decides_at_once(self) else NO_TIMESTAMPS
 
     @property
     def keys(self) -> Keys:
@@ -190,9 +203,21 @@ class OuterJoin(Algebra):
 
     @property
     def pattern(self) -> Pattern:
+        if self.is_complete_at_once:
+            return Pattern.MONOTONIC
         if self.kind is OuterKind.LEFT and is_static(self.right):
             return self.left.pattern
         return Pattern.STRICT
+
+    @property
+    def is_complete_at_once(self) -> bool:
+        """Return whether partners enter together, and no row leaves."""
+        return joins_at_once(self.left, self.right, self.equal)
+
+    @property
+    def timestamps(self) -> Timestamps:
+        known = self.kind is OuterKind.LEFT and decides_at_once(self)
+        return self.left.timestamps if known else NO_TIMESTAMPS
 
     @property
     def keys(self) -> Keys:
@@ -254,3 +279,8 @@ class OuterJoin(Algebra):
 def _received(side: Algebra, expected: Estimate) -> float:
     """Return the elements per second that arrive from `side`; a static one is a table, from which none arrive."""
     return 0.0 if is_static(side) else expected.emitted
+
+
+def decides_at_once(node: SemiJoin | OuterJoin) -> bool:
+    """Return whether the partners of a row of `left` are there when it enters, all of them."""
+    return is_static(node.right) or joins_at_once(node.left, node.right, node.equal, stays_or_passes)

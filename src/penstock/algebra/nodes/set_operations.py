@@ -18,6 +18,7 @@ from penstock.algebra.nodes.base import (
     has_lives,
     is_static,
     operators,
+    stays_or_passes,
 )
 from penstock.algebra.nodes.base.checks import need_alike
 from penstock.algebra.properties.boundedness import Boundedness
@@ -25,6 +26,7 @@ from penstock.algebra.properties.cardinality import Estimate, partners
 from penstock.algebra.properties.domains import Domains
 from penstock.algebra.properties.promises import Promises, promises_of_union
 from penstock.algebra.properties.statistics import Statistics
+from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps, common_timestamps
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.types import Schema
 
@@ -70,6 +72,10 @@ class UnionAll(Algebra):
     def enters_with_elements(self) -> bool:
         return all(member.enters_with_elements for member in self.members)
 
+    @property
+    def timestamps(self) -> Timestamps:
+        return common_timestamps([member.timestamps for member in self.members])
+
     def with_arrival_time(self) -> Algebra:
         return UnionAll(tuple(member.with_arrival_time() for member in self.members))
 
@@ -110,7 +116,12 @@ class Except(Compared):
     @property
     def pattern(self) -> Pattern:
         # A tuple of `right` ends one of `left` when it enters, which is not known before.
-        return Pattern.MONOTONIC if is_static(self) else Pattern.STRICT
+        return Pattern.MONOTONIC if is_static(self) or self.is_complete_at_once else Pattern.STRICT
+
+    @property
+    def timestamps(self) -> Timestamps:
+        both = common_timestamps([self.left.timestamps, self.right.timestamps])
+        return both if all(map(stays_or_passes, self.inputs)) else NO_TIMESTAMPS
 
     @property
     def keys(self) -> Keys:
@@ -140,6 +151,10 @@ class Intersect(Compared):
         more copies; they are counted, and a negative tuple ends it."""
         both = worst((self.left.pattern, self.right.pattern))
         return Pattern.MONOTONIC if both is Pattern.MONOTONIC else Pattern.STRICT
+
+    @property
+    def timestamps(self) -> Timestamps:
+        return common_timestamps([self.left.timestamps, self.right.timestamps])
 
     @property
     def keys(self) -> Keys:

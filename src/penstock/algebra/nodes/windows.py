@@ -32,6 +32,7 @@ from penstock.algebra.properties.domains import Domains
 from penstock.algebra.properties.need import LastRows, Needs, longer
 from penstock.algebra.properties.promises import Promises
 from penstock.algebra.properties.statistics import Statistics, seconds
+from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -104,6 +105,10 @@ class Window(TimeModelWindow):
     def timestamp_column(self) -> int | None:
         # With SLIDE an element becomes visible at a boundary, not at the timestamp that it carries.
         return self.input.timestamp_column if self.slide is None else None
+
+    @property
+    def timestamps(self) -> Timestamps:
+        return self.input.timestamps if self.slide is None else NO_TIMESTAMPS
 
     @property
     def is_instantaneous(self) -> bool:

@@ -18,6 +18,7 @@ from penstock.algebra.nodes.base.algebra import (
     leaves,
     named,
     operators,
+    stays_or_passes,
     stored_sides,
 )
 from penstock.algebra.nodes.base.arrival_time import ArrivalTime, arrival_column
@@ -53,5 +54,6 @@ __all__ = [
     "leaves",
     "named",
     "operators",
+    "stays_or_passes",
     "stored_sides",
 ]

@@ -34,6 +34,7 @@ from penstock.algebra.properties.domains import Domains, domain_of_type, number_
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.promises import NO_PROMISES, Promises
 from penstock.algebra.properties.statistics import HORIZON, Statistics
+from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Column, Expression, remap
@@ -75,6 +76,7 @@ _PROPERTIES = (
     "results_have_lives",
     "promises",
     "enters_with_elements",
+    "timestamps",
     "needs",
 )
 
@@ -283,6 +285,12 @@ class Algebra(Node):
         rows by it [semantics 4.2]. None when no column certainly does."""
         return None
 
+    @property
+    def timestamps(self) -> Timestamps:
+        """Return the columns that hold the instant at which a row enters (`properties/timestamps.py`)."""
+        column = self.timestamp_column
+        return NO_TIMESTAMPS if column is None else {column: 0}
+
     def evaluations(self) -> Iterable[Evaluation]:
         """Return the frequencies and SLIDEs at which this operator is evaluated."""
         return ()
@@ -424,6 +432,11 @@ class Algebra(Node):
 
 
 compute_once(Algebra)
+
+
+def stays_or_passes(node: Algebra) -> bool:
+    """Return whether no row of the relation leaves, or each lives for one instant alone."""
+    return node.pattern is Pattern.MONOTONIC or node.is_instantaneous
 
 
 _ONE_DOMAIN = "declare the timestamps of all of them in one way: as TIMESTAMP, or as integers of one UNIT"

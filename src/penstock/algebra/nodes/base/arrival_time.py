@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.base.algebra import Algebra
 from penstock.algebra.properties.need import Needs
+from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Column
 from penstock.types import Field, Schema
@@ -30,6 +31,12 @@ class ArrivalTime(Algebra):
     @property
     def needs(self) -> Needs:
         return self.input.needs
+
+    @property
+    def timestamps(self) -> Timestamps:
+        # At a boundary of SLIDE elements enter later than they arrived.
+        at_once = not any(one.ticks is not None for one in self.input.evaluations())
+        return {**self.input.timestamps, len(self.input.schema): 0} if at_once else NO_TIMESTAMPS
 
     @property
     def schema(self) -> Schema:

@@ -16,6 +16,7 @@ from typing import cast
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.optimizer.rules.compute_join_keys import compute_join_keys
 from penstock.algebra.optimizer.rules.evaluate_as_often_as_picked import evaluate_as_often_as_picked
+from penstock.algebra.optimizer.rules.evaluate_at_timestamps import evaluate_at_timestamps
 from penstock.algebra.optimizer.rules.evaluate_in_time import evaluate_in_time
 from penstock.algebra.optimizer.rules.fold_constants import fold_constants
 from penstock.algebra.optimizer.rules.form_multi_joins import form_multi_joins
@@ -106,6 +107,7 @@ RULES: tuple[Rule, ...] = (
     Rule("read_view_as_stream", read_view_as_stream),
     Rule("read_sequence_as_stream", read_sequence_as_stream),
     Rule("evaluate_in_time", evaluate_in_time),
+    Rule("evaluate_at_timestamps", evaluate_at_timestamps),
     Rule("pull_projection_above_frequency", pull_projection_above_frequency),
     Rule("merge_frequencies", merge_frequencies),
     Rule("evaluate_as_often_as_picked", evaluate_as_often_as_picked),
