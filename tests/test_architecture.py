@@ -313,7 +313,7 @@ def test_few_compiled_loops_have_long_lists_of_parameters() -> None:
 
 
 #: How often `Any` stands in what other rooms see at most. Never raise it: say the type, `object`, or a protocol.
-OPEN_TYPES = 81
+OPEN_TYPES = 47
 
 
 def test_few_types_are_open_across_rooms() -> None:

@@ -178,7 +178,7 @@ class Session:
     def stream(
         self,
         name: str,
-        df: Any,
+        df: object,
         timestamp: str,
         unit: str = "SECOND",
         order_within: str | None = None,
@@ -209,7 +209,7 @@ class Session:
     def relation(
         self,
         name: str,
-        df: Any,
+        df: object,
         timestamp: str | None = None,
         operation: str | None = None,
         unit: str = "SECOND",
@@ -261,12 +261,12 @@ class Session:
 
     def aggregate(
         self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None, name: str | None = None
-    ) -> Callable[[Any], UserAggregate]:
+    ) -> Callable[[object], UserAggregate]:
         """Decorate a class with init, update, final, and optionally merge and expire, as an aggregate of this session's
         scripts, as `penstock.aggregate` does for all sessions."""
         return_type(returns, "session.aggregate")
 
-        def register(body: Any) -> UserAggregate:
+        def register(body: object) -> UserAggregate:
             user_aggregate: UserAggregate = make(UserAggregate, body, returns, name, parameters)
             self._define(user_aggregate)
             return user_aggregate

@@ -195,8 +195,8 @@ class Setting:
     """
 
     name: str
-    default: Any
-    parse: Callable[[str], Any]
+    default: object
+    parse: Callable[[str], object]
     help: str
     hint: str | None = None
 

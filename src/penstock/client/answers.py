@@ -96,9 +96,9 @@ class RemoteStatement:
     instant: str | None = None
     text: str | None = None
     columns: tuple[tuple[str, str], ...] | None = None
-    rows: Sequence[Mapping[str, Any]] | None = None
+    rows: Sequence[Mapping[str, object]] | None = None
     error: PenstockError | None = None
-    check: Mapping[str, Any] | None = None
+    check: Mapping[str, object] | None = None
     sql: str | None = None
     notices: tuple[str, ...] = ()
     position: str | None = None
@@ -203,7 +203,7 @@ class RemoteEvent:
     """A batch, a command or a change of state. kind: `batch`, `command` or `state`; content: JSON values."""
 
     kind: str
-    content: Mapping[str, Any]
+    content: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _statements_html(statements: Sequence[RemoteStatement]) -> str:
     return table_of(("statement", "state", "command", "version", "answer"), rows, len(statements))
 
 
-def known_error(document: Any) -> PenstockError:
+def known_error(document: object) -> PenstockError:
     """Return the error that a document of a server describes; a code that this version does not know becomes P0808."""
     if not isinstance(document, Mapping) or "code" not in document:
         return PenstockError("P0808", "the answer is none of a Penstock server")
@@ -232,7 +232,7 @@ def known_error(document: Any) -> PenstockError:
     return PenstockError(code, message, position, None if hint is None else str(hint))
 
 
-def error_of(document: Any) -> PenstockError:
+def error_of(document: object) -> PenstockError:
     """Return the error of a problem document: ScriptErrors where it has several."""
     errors = document.get("errors") if isinstance(document, Mapping) else None
     if isinstance(errors, list) and len(errors) > 1:
@@ -240,13 +240,13 @@ def error_of(document: Any) -> PenstockError:
     return known_error(document)
 
 
-def _position(place: Any) -> Position | None:
+def _position(place: object) -> Position | None:
     if not isinstance(place, Mapping):
         return None
     return Position(int(place["line"]), int(place["column"]), str(place["text"]), int(place["length"]))
 
 
-def optional_error(document: Any) -> PenstockError | None:
+def optional_error(document: object) -> PenstockError | None:
     return None if document is None else known_error(document)
 
 

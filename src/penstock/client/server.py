@@ -494,7 +494,7 @@ class ServerClient:
         request = SubscribeText(sql, dict(settings or {}))
         return RowSubscription(self._connection, request, cursor, patience, on_lost)
 
-    def insert(self, stream: str, rows: Any, *, key: str | None = None) -> int:
+    def insert(self, stream: str, rows: object, *, key: str | None = None) -> int:
         """Add rows to a stream or relation FROM HTTP or MEMORY; return their number. They are durable then, and added
         once however often the connection is lost.
 

@@ -184,7 +184,7 @@ def build_user_aggregate(
 # -- loading them ------------------------------------------------------------------------------------------------------
 
 
-def load(reference: str, folder: str | None = None) -> Any:
+def load(reference: str, folder: str | None = None) -> object:
     """Return the object that `module:attr` names.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
@@ -470,7 +470,7 @@ class ExportCommand(Command):
     script."""
 
     query: Query
-    logical: Mapping[str, Any]
+    logical: Mapping[str, object]
     settings: Settings = field(default_factory=Settings)
 
     def answer(self, catalog: Catalog, settings: Settings) -> Action:

@@ -6,7 +6,7 @@ Every mistake names its place by a JSON pointer (RFC 6901), such as `/logical/in
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +121,7 @@ def parsed(text: str) -> Part:
 
 
 @deep
-def printed(document: dict[str, Any]) -> str:
+def printed(document: Mapping[str, object]) -> str:
     """Return a document as text."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False)
 

@@ -66,11 +66,11 @@ class LatestRows:
                 self._draw(row[_TIME], row[value], "" if by is None else str(row[by]))
 
     @property
-    def shown(self) -> Sequence[tuple[Any, ...]]:
+    def shown(self) -> Sequence[tuple[object, ...]]:
         """Return the rows to show, the newest of a stream first."""
         if not self.is_relation:
             return list(reversed(self._newest))
-        found: list[tuple[Any, ...]] = []
+        found: list[tuple[object, ...]] = []
         for row, times in self._content.values():
             found += [row] * min(max(times, 0), self.rows - len(found))
             if len(found) >= self.rows:

@@ -10,7 +10,6 @@ import html
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.notebook.latest_rows import LatestRows
 
@@ -61,7 +60,7 @@ def text_of(value: object) -> str:
     return html.escape(_plain(str(value)))
 
 
-def cell_of(value: Any) -> str:
+def cell_of(value: object) -> str:
     """Return a value as HTML; NULL differs from any text."""
     if value is None:
         return "<i>NULL</i>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ SHOWN_ROWS = 50
 class Listed(list[T]):
     """A list that a notebook shows as a table. columns: by their names, what they have of each."""
 
-    def __init__(self, items: Iterable[T], columns: Mapping[str, Callable[[T], Any]]) -> None:
+    def __init__(self, items: Iterable[T], columns: Mapping[str, Callable[[T], object]]) -> None:
         super().__init__(items)
         self._columns = columns
 
@@ -27,7 +27,7 @@ class Listed(list[T]):
         return table_of(list(self._columns), rows, len(self))
 
 
-def table_of(names: Sequence[str], rows: Sequence[Sequence[Any]], total: int, note: str = "") -> str:
+def table_of(names: Sequence[str], rows: Sequence[Sequence[object]], total: int, note: str = "") -> str:
     """Return rows as a table. total: how many there are; note: the text below it."""
     head = "".join(f"<th>{text_of(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{cell_of(value)}</td>' for value in row)}</tr>" for row in rows)

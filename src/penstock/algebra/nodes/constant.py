@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,7 +23,7 @@ class Constant(Algebra):
 
     in_language = "VALUES"
 
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[tuple[object, ...], ...]
     fields: tuple[Field, ...]
 
     @property

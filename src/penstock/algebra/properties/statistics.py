@@ -80,7 +80,7 @@ def observe(sources: Mapping[str, DeclaredSource], tables: Mapping[str, pa.Table
 def known_statistics(
     sources: Mapping[str, DeclaredSource],
     rows: Mapping[str, Sequence[object]],
-    frames: Mapping[str, Any],
+    frames: Mapping[str, object],
     hints: tuple[SourceHint, ...],
 ) -> Statistics:
     """Return the statistics that a job has before it starts: of rows INSERTed (by name in lower case), of Arrow tables,

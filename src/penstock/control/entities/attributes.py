@@ -158,7 +158,7 @@ class ControlRelation(Generic[T]):
 
 
 def measured(
-    figure: Figure, read: Callable[[T], Any], origin: Origin = Origin.TASKS, help_: str | None = None
+    figure: Figure, read: Callable[[T], object], origin: Origin = Origin.TASKS, help_: str | None = None
 ) -> Attribute[T]:
     """Return the attribute of a figure.
 

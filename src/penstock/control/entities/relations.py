@@ -96,7 +96,7 @@ class EntityRow:
     """An entity: a row of a control relation."""
 
     relation: ControlRelation[Any]
-    row: Any
+    row: object
 
     @property
     def id(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -15,17 +15,18 @@ from penstock.types import parse_type
 
 #: Definitions that decorators registered in this process, by name in lower case.
 REGISTERED: dict[str, UserDefined] = {}
+U = TypeVar("U", bound=UserDefined)
 
 
 def make(
-    kind: type[UserDefined],
-    body: Any,
+    kind: type[U],
+    body: object,
     returns: str | pa.DataType | None,
     name: str | None = None,
     parameters: Sequence[str | pa.DataType] | None = None,
     volatile: bool = False,
     reference: str | None = None,
-) -> Any:
+) -> U:
     """Return the definition of `body`.
 
     Raises:
@@ -84,7 +85,7 @@ def function(
 
 def aggregate(
     returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None, name: str | None = None
-) -> Callable[[Any], UserAggregate]:
+) -> Callable[[object], UserAggregate]:
     """Register a class with init, update, final, and optionally merge and expire, as an aggregate of every script (a
     decorator).
     """

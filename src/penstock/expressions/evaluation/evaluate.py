@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +63,7 @@ def literal_of(expression: Expression) -> Literal:
     return Literal(expression.type, python_value(constant(expression)))
 
 
-def cast_together(literals: Sequence[Literal], cast: Callable[[pa.DataType, int], Expression]) -> list[Any]:
+def cast_together(literals: Sequence[Literal], cast: Callable[[pa.DataType, int], Expression]) -> list[object]:
     """Return the values of literals in one type, those of one type converted together.
 
     Args:
@@ -73,7 +72,7 @@ def cast_together(literals: Sequence[Literal], cast: Callable[[pa.DataType, int]
     alike: dict[pa.DataType, list[int]] = {}
     for place, literal in enumerate(literals):
         alike.setdefault(literal.type, []).append(place)
-    found: list[Any] = [None] * len(literals)
+    found: list[object] = [None] * len(literals)
     for type_, places in alike.items():
         array = pa.array([literals[place].value for place in places], type_)
         values = evaluate(cast(type_, places[0]), [array], len(places))
@@ -82,7 +81,7 @@ def cast_together(literals: Sequence[Literal], cast: Callable[[pa.DataType, int]
     return found
 
 
-def python_value(value: pa.Scalar) -> Any:
+def python_value(value: pa.Scalar) -> object:
     """Return a value of which Arrow makes the same again; of a time outside of Python's years, its ticks."""
     try:
         return value.as_py()

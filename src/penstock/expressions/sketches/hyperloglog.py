@@ -12,6 +12,7 @@ import math
 import struct
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -262,8 +263,9 @@ def _whole(data: bytes, at: int) -> int:
 
 
 @cache
-def library() -> Any:
+def library() -> ModuleType:
     """Return Apache DataSketches, which is imported when a query with such a sketch first needs it."""
     import datasketches
 
-    return datasketches
+    module: ModuleType = datasketches
+    return module

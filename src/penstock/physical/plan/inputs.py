@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -90,7 +90,7 @@ class ConstantSpec(PassingSpec):
     """Rows that a query holds itself; a step of the plan of a static relation. rows: as those of the operator
     (`algebra/nodes/constant.py`)."""
 
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[tuple[object, ...], ...]
     types: tuple[pa.DataType, ...]
 
     def describe(self) -> dict[str, str]:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -109,7 +108,7 @@ class OneTimeAnswer:
 
 
 def answer_once(
-    query: OneTimeQuery, rows: MemoryRows, frames: Mapping[str, Any], strategy: Strategy = Strategy.PATTERN
+    query: OneTimeQuery, rows: MemoryRows, frames: Mapping[str, object], strategy: Strategy = Strategy.PATTERN
 ) -> OneTimeAnswer:
     """Read the sources of `query` to their ends, and return its answer.
 

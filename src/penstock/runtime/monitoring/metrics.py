@@ -210,7 +210,7 @@ class RunMetrics:
     queries: Mapping[str, QueryMetrics] = field(default_factory=dict)
     operators: tuple[OperatorMetrics, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return plain values, for a line of JSON."""
         return asdict(self)
 

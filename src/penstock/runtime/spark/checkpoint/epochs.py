@@ -201,7 +201,7 @@ class Epoch:
         return whole
 
     @cached_property
-    def differences(self) -> dict[str, tuple[dict[str, Any], list[str]]]:
+    def differences(self) -> dict[str, tuple[dict[str, object], list[str]]]:
         """Return, by field, the records that the one does not have to which its file refers, and the names that are
         gone."""
         assert self.full is not None, "its file refers to another one"
@@ -251,14 +251,14 @@ class Epoch:
         return {name: record.birth for name, record in self.sources.items() if record.birth}
 
 
-def statistics_as_json(statistics: Statistics, grains: Mapping[str, int]) -> dict[str, Any]:
+def statistics_as_json(statistics: Statistics, grains: Mapping[str, int]) -> dict[str, object]:
     sources = {n: {"rate": s.rate, "distinct": dict(s.distinct)} for n, s in statistics.sources.items()}
     return {"sources": sources, "shards": statistics.shards, "grains": dict(grains)}
 
 
-def _changes(epoch: Epoch, full: Epoch) -> dict[str, tuple[dict[str, Any], list[str]]]:
+def _changes(epoch: Epoch, full: Epoch) -> dict[str, tuple[dict[str, object], list[str]]]:
     """Return, by field, the records of `epoch` that `full` does not have, and the names that `epoch` does not have."""
-    changes: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    changes: dict[str, tuple[dict[str, object], list[str]]] = {}
     for name in _BY_NAME:
         records, known = getattr(epoch, name), getattr(full, name)
         # Records that stay are the same objects, so that few are compared.

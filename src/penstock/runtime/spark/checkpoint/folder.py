@@ -206,7 +206,7 @@ class Delivery:
     failed: Mapping[str, QueryFailure] | None = None
     behind: bool | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Json]:
         """Return the mark as JSON. Fields that hold nothing are left out: a mark is written for each batch."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
