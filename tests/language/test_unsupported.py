@@ -31,7 +31,7 @@ CASES = [
     ("SELECT a FROM s GROUP BY GROUPING SETS (a)", "GROUPING SETS", "GROUPING SETS"),
     ("SELECT a FROM s QUALIFY a > 1", "QUALIFY", "QUALIFY"),
     ("SELECT a FROM s PIVOT (x)", "PIVOT", "PIVOT"),
-    ("SELECT a FROM range(5)", "range", "a function in FROM"),
+    ("SELECT a FROM read_csv('s.csv')", "read_csv", "a function in FROM"),
     ("SELECT a FROM s EXCEPT BY NAME SELECT a FROM s", "NAME", "EXCEPT BY NAME"),
     ("WITH RECURSIVE v AS (SELECT a FROM s) SELECT a FROM v", "RECURSIVE", "WITH RECURSIVE"),
 ]

@@ -17,6 +17,8 @@ from penstock.language.text import TextSpan
 from penstock.types import Interval, Unit
 
 NOWHERE = TextSpan(0, 0)
+#: The functions that may stand in FROM.
+SERIES = ("range", "generate_series")
 #: The schema of the control relations of a server.
 CONTROL_SCHEMA = "penstock"
 

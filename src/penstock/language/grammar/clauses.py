@@ -19,6 +19,8 @@ from penstock.language.grammar.tokens import STARTS
 from penstock.language.queries import Name, PlanQuery, WholeQuery
 from penstock.language.text import TextSpan
 
+_TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+
 
 class ClauseGrammar(QueryGrammar):
     """Parser of the clauses that statements share."""
@@ -90,10 +92,13 @@ class ClauseGrammar(QueryGrammar):
     def _plan(self) -> PlanQuery | None:
         """Parse FROM PLAN with its text; return None if it is not next."""
         start = self._here()
+        behind = self._ahead(2)
+        if behind is not None and self._curr.token_type is TokenType.FROM and behind.token_type not in _TEXTS:
+            return None  # a source that is called `plan`
         if not self._take("FROM", "PLAN"):
             return None
         at = self._here()
-        if not self._match(TokenType.STRING) and not self._match(TokenType.RAW_STRING):
+        if not self._match_set(_TEXTS):
             self._fail("a plan in quotes, as EXPORT PLAN returns it")
         return PlanQuery(self._prev.text, self._since(at), self._since(start))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sqlglot import exp
@@ -17,6 +17,7 @@ from penstock.language.queries import (
     AllItems,
     DerivedSource,
     EmbeddedQuery,
+    FrequencyClause,
     FromSource,
     Item,
     LocalView,
@@ -255,6 +256,9 @@ class QueryGrammar(PreferenceGrammar):
 
     def _select(self) -> SelectQuery:
         start = self._here()
+        source = self._from_sources() if self._match(TokenType.FROM) else None
+        if source is not None and self._curr.token_type is not TokenType.SELECT:
+            return self._behind_items(start, (Item(Star(span=start), None, start),), source)
         if not self._match(TokenType.SELECT):
             self._fail("a query")
         distinct = bool(self._take("DISTINCT"))
@@ -276,14 +280,28 @@ class QueryGrammar(PreferenceGrammar):
         frequency = self.frequency()
         if frequency is not None:
             items = self._named_behind(items)
-        source: FromSource | None = None
-        if self._match(TokenType.FROM):
+        if source is not None:
+            pass
+        elif self._match(TokenType.FROM):
             source = self._from_sources()
         elif not self._without_from():
             hint: str | None = None
             if wrapped is not None and self._at(","):
                 hint = f"put all items in its parentheses: {wrapped.operator.value}(a, b)"
             self._fail("',' or FROM", hint=hint or self._hint_of_call())
+        return self._behind_items(start, items, source, distinct, wrapped, frequency, windowed)
+
+    def _behind_items(
+        self,
+        start: TextSpan,
+        items: tuple[Item, ...],
+        source: FromSource | None,
+        distinct: bool = False,
+        wrapped: ToStream | None = None,
+        frequency: FrequencyClause | None = None,
+        windowed: Sequence[tuple[ToStream, Item]] = (),
+    ) -> SelectQuery:
+        """Parse the clauses of a SELECT behind its items and FROM. windowed: the windows over results in its items."""
         where = self._condition() if self._match(TokenType.WHERE) else None
         self._refuse_foreign()
         group, group_all = self._group() if self._match(TokenType.GROUP_BY) else ((), None)

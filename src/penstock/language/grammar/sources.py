@@ -16,6 +16,7 @@ from penstock.language.grammar.tokens import CLAUSE_WORDS, NAME_TOKENS
 from penstock.language.hints import SESSION, WINDOW_FUNCTIONS
 from penstock.language.places import WINDOW
 from penstock.language.queries import (
+    SERIES,
     DerivedSource,
     Duration,
     Extent,
@@ -28,6 +29,8 @@ from penstock.language.queries import (
     NamedSource,
     QueryTree,
     SampleClause,
+    SelectQuery,
+    Star,
     StreamOperator,
     ValidClause,
     WindowClause,
@@ -141,7 +144,7 @@ class SourceGrammar(SessionGrammar):
         name = self._source_name("a stream, relation or view")
         self._refuse_foreign()
         before = self._early_alias()
-        if self._curr.token_type is TokenType.L_PAREN and self._is_function():
+        if self._curr.token_type is TokenType.L_PAREN and name.key not in SERIES and self._is_function():
             self._reject(
                 "a function in FROM is not supported", self._prev, "P0901", _window_hint(self._prev.text) or _ROWS_OF
             )
@@ -152,6 +155,11 @@ class SourceGrammar(SessionGrammar):
         valid: list[ValidClause] = []
         least: list[Duration] = []
         window, sample, alias = self._decorations(valid, least if gaps is not None else None)
+        names_follow = alias is not None and self._curr.token_type is TokenType.L_PAREN
+        if items is not None and name.key in SERIES and names_follow:
+            series = SelectQuery((Item(Star()),), NamedSource(name, items=items, span=name.span), span=name.span)
+            columns = self._names("a column name")
+            return DerivedSource(series, window, alias, columns, sample=sample, span=self._since(start))
         if before is not None and (alias is None or alias != before):
             self._fail("FROM, WHERE or the end of the query", token=self._prev, hint=f"write {before.text} once, last")
         return NamedSource(
@@ -251,12 +259,16 @@ class SourceGrammar(SessionGrammar):
 
     def _query_ahead(self, steps: int = 0) -> bool:
         """Return whether a query begins after the opening brackets that are next, or that many tokens ahead."""
+        first = steps
         while (token := self._ahead(steps)) is not None and token.token_type is TokenType.L_PAREN:
             steps += 1
         if token is None:
             return False
         if token.token_type in (TokenType.SELECT, TokenType.WITH):
             return True
+        if token.token_type is TokenType.FROM:
+            # In `TRIM(LEADING FROM a)` and the like FROM begins no query.
+            return steps > first or self._opens_before(steps)
         following = self._ahead(steps + 1)
         if self._at_values(steps):
             return True
@@ -268,6 +280,11 @@ class SourceGrammar(SessionGrammar):
                 or following.text.upper() == "RESTORE"
             )
         )
+
+    def _opens_before(self, steps: int) -> bool:
+        """Return whether a bracket opens, or a statement begins, before the token that many ahead."""
+        index = self._index + steps - 1
+        return index < 0 or self._tokens[index].token_type is TokenType.L_PAREN
 
     def _at_values(self, steps: int = 0) -> bool:
         """Return whether VALUES with rows is next, or that many tokens ahead."""

@@ -28,6 +28,8 @@ CLAUSE_WORDS = frozenset(
     )
     for word in line.split()
 )
+#: Names that other systems have for the schema of what is declared.
+_OWN_SCHEMAS = ("main", "public")
 #: What follows START.
 STARTS = ("NOW", "WARM", "BEGINNING", "AT")
 UNITS = tuple(unit.name for unit in Unit)
@@ -133,19 +135,20 @@ class TokenGrammar(ExpressionParser):
         return Name(token.text, token.token_type is TokenType.IDENTIFIER, token_span(token))
 
     def _source_name(self, what: str) -> Name:
-        """Parse the name of a declaration, or `penstock.name` of a control relation."""
+        """Parse the name of a declaration, also `main.name`, or `penstock.name` of a control relation."""
         start = self._here()
         name = self._name(what)
         if self._curr.token_type is not TokenType.DOT:
             return name
-        if name.key != CONTROL_SCHEMA:
+        if name.key != CONTROL_SCHEMA and name.key not in _OWN_SCHEMAS:
             hint = (
-                f"the only schema is {CONTROL_SCHEMA}, of the control relations of a server; other names stand alone"
-                if name.key != "public"
-                else f"names stand alone, without a schema: {self._next.text if self._next else 'readings'}"
+                f"streams, relations and views are in main, also called public; {CONTROL_SCHEMA} has the control"
+                " relations of a server"
             )
-            self._reject("a name of a stream or relation has one part", code="P0101", hint=hint)
+            self._reject(f"unknown schema {name.text}", self._prev, "P0201", hint)
         self._advance()
+        if name.key in _OWN_SCHEMAS:
+            return replace(self._name(what), span=self._since(start))
         part = self._name("the name of a control relation")
         return replace(part, schema=CONTROL_SCHEMA, span=self._since(start))
 

@@ -45,6 +45,7 @@ from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.lateral import reads_beside
 from penstock.language.binder.from_.period_windows import windowed_by_period
 from penstock.language.binder.from_.periods import PeriodSource, Timed, bound_entries, read_periods
+from penstock.language.binder.from_.series import bind_series
 from penstock.language.binder.from_.until_next import lasting
 from penstock.language.binder.from_.windows import bind_window
 from penstock.language.binder.inputs.inputs import FromInput, Inputs
@@ -56,6 +57,7 @@ from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.catalog import View
 from penstock.language.dialect import span_of
 from penstock.language.queries import (
+    SERIES,
     DerivedSource,
     Duration,
     Extent,
@@ -259,6 +261,9 @@ class SourceBinder:
             root = self._sampled(bind_query_name(query, name, self.context), source.sample, query.name)
             return self._relation(root, root.schema.names, source.window, qualifier, name, source)
         declared = self.context.catalog.sources.get(name.key)
+        if declared is None and name.key in SERIES and source.items is not None:
+            series = bind_series(source, self.context)
+            return self._relation(series, series.schema.names, source.window, qualifier, name)
         if declared is None or not name.matches(declared.name):
             self._unknown(name)
         node = self._sampled(_scan(declared), source.sample, declared.name)
