@@ -97,6 +97,61 @@ def test_a_format_of_timestamps_that_is_none_is_refused(tmp_path: Path) -> None:
         read(declare(tmp_path / "in.parquet", "at TIMESTAMP", timestamp_format="yyyy"))
 
 
+@pytest.mark.parametrize("block", [1, 7, 4 * 2**20])
+def test_quotes_behind_an_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+    texts = [
+        (r'"say \"hi\", \"no\""', 'say "hi", "no"'),
+        (r'"C:\dir\new"', r"C:\dir\new"),
+        (r"C:\\dir", r"C:\\dir"),
+        (r'"a\\"', "a\\"),
+        ('"a""b"', 'a"b'),
+        ('"two\nlines\\",x"', 'two\nlines",x'),
+    ]
+    (tmp_path / "in.csv").write_text("t,n\n" + "".join(f"{written},{n}\n" for n, (written, _) in enumerate(texts)))
+    table, rejected = read(declare(tmp_path / "in.csv", "t STRING, n INT", escape="\\"))
+    assert (table["t"].to_pylist(), rejected) == ([value for _, value in texts], [])
+    assert table["n"].to_pylist() == list(range(len(texts)))
+
+
+def test_csv_that_spark_writes_is_read(tmp_path: Path) -> None:
+    """As Spark 4.3 writes these texts without options, and reads them again."""
+    texts = [
+        'a"b',
+        "c:\\dir",
+        "x\\",
+        '\\"',
+        "\\\\",
+        '\\\\"q',
+        "\\n,",
+        "plain\\\\x",
+        'say "hi", \\"no\\"',
+    ]
+    written = [
+        "v,i",
+        '"a\\"b",0',
+        "c:\\dir,1",
+        "x\\,2",
+        '"\\\\\\"",3',
+        "\\\\,4",
+        '"\\\\\\\\\\"q",5',
+        '"\\\\n,",6',
+        "plain\\\\x,7",
+        '"say \\"hi\\", \\\\\\"no\\\\\\"",8',
+    ]
+    (tmp_path / "in.csv").write_text("\n".join(written) + "\n")
+    table, rejected = read(declare(tmp_path / "in.csv", "v STRING, i INT", escape="\\"))
+    assert (table["v"].to_pylist(), rejected) == (texts, [])
+
+
+def test_a_quote_that_is_never_closed_behind_an_escape(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, 't,n\n"a\\",1\nb,2\n', "t STRING, n INT", escape="\\")
+    assert (rows, [(line, reason) for line, _, reason in rejected]) == (
+        [["b", 2]],
+        [(2, "a quoted cell that is not closed")],
+    )
+
+
 def test_ragged_lines(tmp_path: Path) -> None:
     rows, rejected = rows_of(tmp_path, "name,bytes\na,1\nb\n\nc,3,4\nd,4", "name STRING, bytes INT")
     assert rows == [["a", 1], ["d", 4]]

@@ -40,9 +40,9 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 @dataclass(frozen=True)
 class TextOptions:
     """How text formats are written. `null`: the text that is NULL in addition to the empty cell; `quote`: None for no
-    quoting; `limit`: the largest number of bytes of a record; `missing`: what happens to a file that lacks a declared
-    column, `null`, `refuse`, or empty for what is usual for the format; `timestamp_format`: the pattern of timestamps,
-    empty for the usual ones.
+    quoting; `escape`: what stands before a quote in a quoted cell, empty where quotes are doubled; `limit`: the largest
+    number of bytes of a record; `missing`: what happens to a file that lacks a declared column, `null`, `refuse`, or
+    empty for what is usual for the format; `timestamp_format`: the pattern of timestamps, empty for the usual ones.
     """
 
     header: bool = True
@@ -52,6 +52,7 @@ class TextOptions:
     limit: int = 64 * 2**20
     timestamp_format: str = ""
     missing: str = ""
+    escape: str = ""
 
     @property
     def spelling(self) -> cells.Spelling:

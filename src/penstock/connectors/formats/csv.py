@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,6 +23,7 @@ import pyarrow.csv as arrow_csv
 from penstock.connectors.contract import Rejected, Split
 from penstock.connectors.formats import cells
 from penstock.connectors.formats.base import Chunk, FileFormat, Unfit, long_record, rejection, too_long, without
+from penstock.connectors.formats.escapes import EscapedQuotes
 from penstock.connectors.formats.keys import folded, unknown_name
 from penstock.connectors.formats.lines import BOM, SAMPLE_BYTES, TextFile, text_file
 from penstock.connectors.formats.quoting import LONG, OPEN, SOUND, Quoting, RecordBounds
@@ -67,16 +68,23 @@ class CsvFormat(FileFormat):
         return Quoting(self.options.delimiter, self.options.quote)
 
     def fit(self, path: str) -> None:
-        with text_file(path, verify=False) as text:
+        with text_file(path, verify=False, rewrite=self._rewrite()) as text:
             text.finish()
             self._open(path, text)
 
     def chunks(self, split: Split, needed: frozenset[int]) -> Iterator[Chunk]:
-        with text_file(split.path) as text:
+        with text_file(split.path, rewrite=self._rewrite()) as text:
             layout = self._open(split.path, text)
             while text.data or not text.ended:
                 yield from self._parse_next(split.path, text, layout)
             text.finish()
+
+    def _rewrite(self) -> Callable[[bytes], bytes] | None:
+        """Return what doubles quotes that stand behind an escape; None where the file doubles them itself."""
+        options = self.options
+        if not options.escape or not options.quote or options.escape == options.quote:
+            return None
+        return EscapedQuotes(options.delimiter, options.quote, options.escape).rewritten
 
     def _parse_next(self, path: str, text: TextFile, layout: FileLayout) -> Iterator[Chunk]:
         """Yield the next records of a file; nothing where more of it must be read first to find the end of one."""

@@ -8,7 +8,7 @@ shown (`packed.py`); a plain one that cannot be read to its end raises BrokenOff
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -44,6 +44,7 @@ class Block:
 class TextFile:
     """The bytes of a file that are not yet consumed.
 
+    `rewrite`: what is made of each piece that is read, where the text is not read as it is; the last one is empty;
     `ended`: no more bytes follow them; `line`: the line they begin at; `packed`: they are from a compressed file.
     """
 
@@ -53,6 +54,7 @@ class TextFile:
     ended: bool = False
     packed: bool = False
     broken: Exception | None = field(default=None, repr=False)
+    rewrite: Callable[[bytes], bytes] | None = field(default=None, repr=False)
 
     def begin(self) -> None:
         """Read the first bytes. Raises Unfit for what is no text, or in another encoding than UTF-8."""
@@ -77,7 +79,7 @@ class TextFile:
             except DAMAGED as error:
                 piece, self.broken = b"", error
             self.ended = not piece
-            pieces.append(piece)
+            pieces.append(piece if self.rewrite is None else self.rewrite(piece))
             remaining -= len(piece)
         self.data = b"".join(pieces)
 
@@ -112,11 +114,11 @@ class TextFile:
 
 
 @contextmanager
-def text_file(path: str, verify: bool = True) -> Iterator[TextFile]:
-    """Open the text of a file, its first bytes read. Raises OSError, BrokenOff or Unfit."""
+def text_file(path: str, verify: bool = True, rewrite: Callable[[bytes], bytes] | None = None) -> Iterator[TextFile]:
+    """Open the text of a file, its first bytes read. rewrite: as of `TextFile`. Raises OSError, BrokenOff or Unfit."""
     stream = open_bytes(path, verify)
     try:
-        text = TextFile(stream, packed=compression_of(path) is not None)
+        text = TextFile(stream, packed=compression_of(path) is not None, rewrite=rewrite)
         text.begin()
         yield text
     finally:

@@ -165,6 +165,13 @@ _WATCH = Option("watch", BOOLEAN, "whether files are read as they come", "false"
 _HEADER = Option("header", BOOLEAN, "whether the first record holds the names of the columns", "true", formats=_CSV)
 _DELIMITER = Option("delimiter", characters(), "what divides cells; `,`, and the tabulator for `.tsv`", formats=_CSV)
 _QUOTE = Option("quote", characters(""), "what stands around cells; empty for nothing", '"', formats=_CSV)
+_ESCAPE = Option(
+    "escape",
+    characters(""),
+    r"what stands before a quote in a quoted cell, as `\` of Spark's; empty where quotes are doubled",
+    "",
+    formats=_CSV,
+)
 _NULL = Option("null", ANY_TEXT, "a text that is NULL, beside the empty cell", "", formats=_CSV)
 _TEXTS = ("csv", "json")
 _TIMESTAMP = timestamp_format_option(_TEXTS)
@@ -188,6 +195,7 @@ class FilesSource(SourceConnector):
             _HEADER,
             _DELIMITER,
             _QUOTE,
+            _ESCAPE,
             _NULL,
             _TIMESTAMP,
             _MISSING,
@@ -215,6 +223,7 @@ class FilesSource(SourceConnector):
             options.value(_RECORD_BYTES),
             options.optional(_TIMESTAMP) or "",
             options.optional(_MISSING) or "",
+            options.value(_ESCAPE),
         )
 
     @classmethod
