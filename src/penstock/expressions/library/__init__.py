@@ -16,6 +16,7 @@ from penstock.expressions.library import (
     patterns,
     sketches,
     strings,
+    urls,
     zones,
 )
 from penstock.expressions.library.registry import Function
@@ -33,6 +34,7 @@ TOPICS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
         "Patterns": patterns.FUNCTIONS,
         "Dates and times": dates.FUNCTIONS,
         "Time zones": zones.FUNCTIONS,
+        "URLs": urls.FUNCTIONS,
         "JSON": json.FUNCTIONS,
         "Sketches": sketches.FUNCTIONS,
     }
