@@ -229,7 +229,7 @@ _IN_OTHER_PLACES = (
     ("SELECT a FROM s WHERE a > 5 AND < 10", "P0101", "a comparison has both sides"),
     ("SELECT a FROM s WHERE b LIKE A%", "P0101", "LIKE 'A%'"),
     ("SELECT ISNULL(a, 0) FROM s", "P0204", "COALESCE"),
-    ("SELECT DATEDIFF(minute, ts, ts) FROM s", "P0204", "UNIX_SECONDS"),
+    ("SELECT DATEDIFF(minute, ts, ts) FROM s", "P0204", "TIMESTAMPDIFF(HOUR, a, b)"),
     ("SELECT DATE_FORMAT(ts, '%Y-%m-%d') FROM s", "P0203", "yyyy-MM-dd"),
     ("SELECT ts.hour FROM s", "P0201", "ts is a column"),
     ("SELECT s.a FROM s, n", "P0302", "in one way"),

@@ -10,7 +10,8 @@ _NOW = "an answer depends only on its inputs: use a window such as [RANGE 1 HOUR
 _DRAWN = "S SAMPLE(10) keeps 10 percent of a stream S; a function of your own may draw (CREATE FUNCTION .. VOLATILE)"
 _ARRAYS = "columns have single values: use one row per value, or keep the text and split it with SPLIT_PART"
 _MOVED = "at + INTERVAL 1 HOUR moves a time, at + INTERVAL 1 MONTH goes by the calendar"
-_APART = "UNIX_SECONDS(b) - UNIX_SECONDS(a) is the difference of two times in seconds, DATEDIFF(b, a) that in days"
+#: For DATEDIFF with a unit.
+_APART = "TIMESTAMPDIFF(HOUR, a, b) is the difference of two times in whole units, DATEDIFF(b, a) that in days"
 _WRITTEN = "DATE_FORMAT(time, 'yyyy-MM-dd HH:mm:ss') writes a time as text, CAST(number AS STRING) a number"
 _NO_WAITING = "no function waits: SUBSCRIBE TO query follows a result, \\watch 2 in the shell or psql repeats a SELECT"
 _GROUPS = "one query for each grouping, UNION ALL between them"
@@ -89,14 +90,13 @@ FUNCTIONS: dict[str, str] = {
         ("EXPLODE", "POSEXPLODE", "UNNEST", "ARRAY", "SPLIT", "MAP", "STRUCT", "NAMED_STRUCT", "ARRAY_CONTAINS",
          "SIZE"), _ARRAYS,
     ),
-    **dict.fromkeys(("TIMESTAMPADD", "DATEADD"), _MOVED),
+    "DATEADD": _MOVED,
     **dict.fromkeys(
         ("JSON_EXTRACT", "JSON_EXTRACT_STRING", "JSON_EXTRACT_SCALAR", "JSON_QUERY", "JSON_TUPLE", "FROM_JSON",
          "JSON_EXTRACT_PATH", "JSON_EXTRACT_PATH_TEXT", "JSON_EXISTS", "PARSE_JSON"), _JSON,
     ),
     **dict.fromkeys(("TO_CHAR", "TO_VARCHAR", "STRFTIME", "TIME_FORMAT"), _WRITTEN),
     **dict.fromkeys(("PG_SLEEP", "SLEEP"), _NO_WAITING),
-    "TIMESTAMPDIFF": _APART,
     "FREQUENT": "FREQUENT follows the columns of GROUP BY: GROUP BY c FREQUENT 10",
     **dict.fromkeys(("COLLECT_SET", "GROUP_CONCAT"), _LISTED),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _LATEST),

@@ -9,7 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError, nearest
-from penstock.expressions.coercion import BIGINT, DATE, DOUBLE, INT, STRING, implicit, is_numeric, is_temporal, misfit
+from penstock.expressions.coercion import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    DURATION,
+    INT,
+    STRING,
+    implicit,
+    is_numeric,
+    is_temporal,
+    misfit,
+)
 from penstock.expressions.library.date_patterns import DatePattern, checked_pattern
 from penstock.expressions.library.registry import Function, takes
 from penstock.expressions.nodes import Expression, Literal
@@ -269,6 +280,95 @@ def _from_unixtime(arguments: Arguments, type_: pa.DataType) -> Datum:
     return _format((convert(seconds, TIMESTAMP), pattern), type_)
 
 
+#: How many months are one of these units, and how many microseconds one of the others.
+_MONTHS_OF = {"month": 1, "quarter": 3, "year": 12}
+_TICKS_OF = {
+    "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
+    "day": gregorian.DAY, "week": 7 * gregorian.DAY,
+}  # fmt: skip
+
+
+def _of_unit(result: pa.DataType, *parameters: pa.DataType) -> Callable[[str, Sequence[Expression]], Typed]:
+    """Return the rule of a function whose first argument is a unit."""
+
+    def rule(name: str, arguments: Sequence[Expression]) -> Typed:
+        _unit(name, arguments[0])
+        return takes(result, STRING, *parameters)(name, arguments)
+
+    return rule
+
+
+def _by_unit(run: Callable[[str, pa.Array, pa.Array], pa.Array]) -> Kernel:
+    """Return the kernel of a function whose first argument is a unit, nearly always one; NULL for what is none."""
+
+    def kernel(arguments: Arguments, type_: pa.DataType) -> Datum:
+        units, first, second = arrays(arguments)
+        result = pa.nulls(len(units), type_)
+        for name in pc.unique(units).to_pylist():
+            kind = None if name is None else _UNITS.get(name.upper())
+            if kind is not None:
+                has_unit = pc.fill_null(pc.equal(units, name), False)
+                result = pc.if_else(has_unit, run(kind, first, second), result)
+        return result
+
+    return kernel
+
+
+def _moved_by_units(kind: str, counts: pa.Array, times: pa.Array) -> pa.Array:
+    days, clock, count = gregorian.days_of(times), gregorian.clock_of(times), numbers(counts).astype(np.int64)
+    if kind in _MONTHS_OF:
+        return gregorian.timestamps(gregorian.moved_by_months(days, count * _MONTHS_OF[kind]), clock, times, counts)
+    size = _TICKS_OF[kind]
+    if size % gregorian.DAY == 0:
+        return gregorian.timestamps(days + count * (size // gregorian.DAY), clock, times, counts)
+    a_day = gregorian.DAY // size
+    clock = clock + count % a_day * size
+    return gregorian.timestamps(days + count // a_day + clock // gregorian.DAY, clock % gregorian.DAY, times, counts)
+
+
+def _apart(kind: str, start: pa.Array, end: pa.Array) -> pa.Array:
+    """Return the whole units from the first time to the second, rounded towards zero."""
+    days = gregorian.days_of(end) - gregorian.days_of(start)
+    clock = gregorian.clock_of(end) - gregorian.clock_of(start)
+    # A day that is not whole is none.
+    step = np.where((days > 0) & (clock < 0), -1, np.where((days < 0) & (clock > 0), 1, 0))
+    if kind in _MONTHS_OF:
+        (first, first_day), (last, last_day) = (
+            _month_and_day(gregorian.days_of(start)), _month_and_day(gregorian.days_of(end) + step),
+        )  # fmt: skip
+        # A month that is not whole is none, whatever number of days it has.
+        months = _towards_zero((last - first) * 32 + last_day - first_day, 32)
+        return from_numbers(_towards_zero(months, _MONTHS_OF[kind]), BIGINT, start, end)
+    size = _TICKS_OF[kind]
+    days, clock = days + step, clock - step * gregorian.DAY
+    if size >= gregorian.DAY:
+        return from_numbers(_towards_zero(days, size // gregorian.DAY), BIGINT, start, end)
+    found = days * (gregorian.DAY // size) + _towards_zero(clock, size)
+    # Only microseconds may be beyond 64 bits.
+    fits = np.abs(days) < 2**63 // gregorian.DAY if size == 1 else np.ones(len(found), np.bool_)
+    return null_unless(fits, from_numbers(found, BIGINT, start, end))
+
+
+def _month_and_day(days: gregorian.Integers) -> tuple[gregorian.Integers, gregorian.Integers]:
+    months = gregorian.months_of(days)
+    return months, days - gregorian.start_of_month(months)
+
+
+def _towards_zero(count: gregorian.Integers, size: int) -> gregorian.Integers:
+    found: gregorian.Integers = np.sign(count) * (np.abs(count) // size)
+    return found
+
+
+def _bin(arguments: Arguments, type_: pa.DataType) -> Datum:
+    """Return the start of the stretch of a length, counted from an origin, in which a time lies."""
+    parts = arrays(arguments)
+    length, time = numbers(parts[0]), numbers(parts[1])
+    origin = numbers(parts[2]) if len(parts) > 2 else np.zeros(len(time), np.int64)
+    size = np.maximum(length, 1)
+    start = time - (time % size - origin % size) % size
+    return null_unless((length > 0) & (start <= time), from_numbers(start, type_, *parts))
+
+
 def _make_date(arguments: Arguments, type_: pa.DataType) -> Datum:
     parts = arrays(arguments)
     days, exists = gregorian.days_from(*(numbers(p).astype(np.int64) for p in parts))
@@ -323,6 +423,18 @@ FUNCTIONS = (
     Function(
         "DATE_TRUNC", "unit, time", _date_trunc_rule, _date_trunc, "start of the YEAR, WEEK, HOUR, ... of a time",
         rises_with=1,
+    ),
+    Function(
+        "DATE_BIN", "length, time [, origin]", takes(TIMESTAMP, DURATION, TIMESTAMP), _bin,
+        "start of the stretch of a length in which a time lies, counted from the origin, 1970 without it", rises_with=1,
+    ),
+    Function(
+        "TIMESTAMPADD", "unit, count, time", _of_unit(TIMESTAMP, INT, TIMESTAMP), _by_unit(_moved_by_units),
+        "time moved by a number of a unit such as HOUR, months by the calendar", ("TIMESTAMP_ADD",),
+    ),
+    Function(
+        "TIMESTAMPDIFF", "unit, start, end", _of_unit(BIGINT, TIMESTAMP, TIMESTAMP), _by_unit(_apart),
+        "whole units, such as HOUR, from start to end", ("TIMESTAMP_DIFF",),
     ),
     Function("TRUNC", "date, unit", _trunc_rule, _trunc, "start of the YEAR, QUARTER, MONTH or WEEK of a date"),
     Function(

@@ -131,6 +131,8 @@ def _confidence(constants: tuple[Literal, ...]) -> float:
 _TYPES = frozenset(
     ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY")
 )
+#: Functions whose first argument is a unit, written as a word.
+_OF_UNITS = ("TIMESTAMPADD", "TIMESTAMP_ADD", "TIMESTAMPDIFF", "TIMESTAMP_DIFF")
 OPERATOR_WORDS = frozenset(operator.value for operator in StreamOperator)
 
 
@@ -237,7 +239,7 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     )
     if known and user is None:
         _refuse_elsewhere(binder, node, name)
-    arguments = binder.bind_all(node.expressions)
+    arguments = binder.bind_all([*_unit_as_text(name, node), *node.expressions[1:]])
     if not known:
         raise BindingFailed
     if isinstance(user, UserFunction):
@@ -245,6 +247,16 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name.lower() in binder.context.failed:
         binder.context.fail_silently()
     return binder.call(name, node, arguments, name_span(node))
+
+
+def _unit_as_text(name: str, node: exp.Expr) -> list[exp.Expr]:
+    """Return the first argument of a call, in a list; a unit, which stands there as a word, as a text."""
+    first: list[exp.Expr] = node.expressions[:1]
+    if name not in _OF_UNITS or not first or not isinstance(first[0], exp.Column) or first[0].args.get("table"):
+        return first
+    unit = exp.Literal.string(first[0].name)
+    unit.meta.update(first[0].meta)
+    return [unit]
 
 
 def _refuse_elsewhere(binder: ScalarBinder, node: exp.Expr, name: str) -> None:
