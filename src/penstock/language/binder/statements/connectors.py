@@ -14,14 +14,17 @@ from penstock.redaction import is_secret
 
 _SEPARATED = "did you mean delimiter?"
 _UTF_8 = "texts are read as UTF-8: iconv -f LATIN1 -t UTF-8 converts a file"
-_TIMES = "a TIMESTAMP is written as 2024-03-01 09:00:00; one in another form is declared STRING"
+_DATES = "a DATE is written as 2024-03-01; one in another form is declared STRING, and read by TO_DATE(c, pattern)"
+_LINES = "an array is read as its elements, another object is a line: jq -c . file.json > lines.json"
 _OFFSETS = "a checkpoint has the offsets of a run: there is no group of consumers"
 #: Options of pandas, Spark and Flink, and an option without which a connector does not mean them -> what to write.
 _OF_OTHERS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("sep", "separator", "field_delimiter", "csv.field-delimiter"), ("delimiter", _SEPARATED)),
     **dict.fromkeys(("encoding", "charset"), ("delimiter", _UTF_8)),
-    **dict.fromkeys(("timestamp_format", "timestampformat", "date_format", "dateformat"), ("header", _TIMES)),
-    **dict.fromkeys(("multiline", "multi_line"), ("header", "an object is a line: jq -c . file.json > lines.json")),
+    "timestampformat": ("timestamp_format", "did you mean timestamp_format?"),
+    **dict.fromkeys(("date_format", "dateformat"), ("header", _DATES)),
+    **dict.fromkeys(("escapechar", "escape_char"), ("escape", "did you mean escape?")),
+    **dict.fromkeys(("multiline", "multi_line"), ("header", _LINES)),
     **dict.fromkeys(("group_id", "group.id", "properties.group.id"), ("starting", _OFFSETS)),
 }
 
