@@ -296,6 +296,25 @@ def test_a_slide_below_another_join_is_refused() -> None:
     assert caught.value.code == "P0901"
 
 
+def test_what_a_row_below_another_join_is_closed_by_lies_before_it_enters() -> None:
+    """Why that is refused: a row of the join enters at 6, and its value was closed at 4, after the elements of 1 and 2.
+    So it leaves after 6; a closing behind 6 would let it meet the row of 7, which breaks the promise."""
+    plain = _stream("A", COLUMNS) + _stream("B", COLUMNS) + _stream("C", COLUMNS)
+    promised = _stream("A", COLUMNS) + _stream("B", COLUMNS) + _stream("C", COLUMNS, "CLUSTERED BY (x)")
+    inner = "(SELECT B.x FROM A [RANGE 6 SECONDS SLIDE 6 SECONDS], B WHERE A.v = B.v)"
+    text = f"SELECT C.t FROM {inner} AS i, C WHERE i.x = C.x"
+    rows: dict[str, Rows] = {
+        "A": [(2, 0, 1, 0), (20, 0, 9, 0)],
+        "B": [(1, 7, 1, 0), (20, 0, 8, 0)],
+        "C": [(3, 7, 0, 0), (4, 8, 0, 0), (7, 7, 0, 0), (20, 0, 0, 0)],
+    }
+    answers = []
+    for declared in (promised, plain):
+        query = _query(declared, text)
+        answers.append([(ts, row) for ts, op, row in run_oracle(query, _inputs(query, rows)).events if op == "+"])
+    assert answers == [[(6, (3,))], [(6, (3,)), (7, (7,))]]
+
+
 def _inputs_of_join(declared: str, text: str) -> list[str]:
     """Return the steps from which the one promised join of a query has its rows."""
     plan = plan_queries([_query(declared, text)])
