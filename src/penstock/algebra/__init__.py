@@ -24,6 +24,7 @@ from penstock.algebra.nodes.r2s import (
     own_sessions,
     own_windows,
 )
+from penstock.algebra.nodes.restamp import Restamp
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.sample import Sample
@@ -81,6 +82,7 @@ __all__ = [
     "Project",
     "RelationScan",
     "RelationToStream",
+    "Restamp",
     "Restored",
     "RowWindow",
     "Sample",

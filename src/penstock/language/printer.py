@@ -47,6 +47,7 @@ from penstock.language.queries import (
     ValuesQuery,
     WholeQuery,
     WindowClause,
+    WindowTableClause,
     WithQuery,
 )
 from penstock.types import Interval
@@ -190,6 +191,8 @@ def _source(source: FromSource) -> str:
         return _join(source)
     if isinstance(source, DerivedSource):
         text = f"{'LATERAL ' if source.lateral else ''}({print_query(source.query)})"
+        if source.windows is not None:
+            text = _window_table(source.windows, text)
         if source.called and source.alias:
             window = f" {window_text(source.window)}" if source.window else ""
             sample = _sample(source.sample) if source.sample else ""
@@ -210,6 +213,12 @@ def _source(source: FromSource) -> str:
     if source.alias:
         text += f" AS {name_text(source.alias)}"
     return text + (columns_text(source.columns) if isinstance(source, DerivedSource) else "")
+
+
+def _window_table(clause: WindowTableClause, of: str) -> str:
+    lengths = clause.lengths if clause.offset is None else (*clause.lengths, clause.offset)
+    ticks = [str(one.interval) if isinstance(one, Duration) else str(one.value) for one in lengths]
+    return f"{clause.kind.value}({', '.join((of, name_text(clause.time), *ticks))})"
 
 
 def _sample(sample: SampleClause) -> str:

@@ -270,9 +270,37 @@ class NamedSource:
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
+class WindowTable(enum.Enum):
+    """The function in FROM that adds the columns of windows to the rows of a source."""
+
+    TUMBLE = "TUMBLE"
+    HOP = "HOP"
+    CUMULATE = "CUMULATE"
+
+
+@dataclass(frozen=True)
+class WindowTableClause:
+    """TUMBLE, HOP or CUMULATE.
+
+    Args:
+        time: the column whose instants the windows hold.
+        lengths: the length of a window; before it, of HOP the slide and of CUMULATE the step. A Count is ticks.
+        offset: the instant from which windows are counted.
+        grouped: it stands in GROUP BY, over the one source of FROM.
+    """
+
+    kind: WindowTable
+    time: Name
+    lengths: tuple[Duration | Count, ...]
+    offset: Duration | Count | None = None
+    grouped: bool = field(default=False, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
 @dataclass(frozen=True)
 class DerivedSource:
-    """A query in FROM. called: its own name before the alias, as CSQL writes `(query) AS PulseRate PR [window]`."""
+    """A query in FROM. called: its own name before the alias, as CSQL writes `(query) AS PulseRate PR [window]`;
+    windows: what adds the columns of windows to its rows."""
 
     query: QueryTree
     window: WindowClause | None = None
@@ -281,6 +309,7 @@ class DerivedSource:
     called: Name | None = None
     lateral: Mark | None = None
     sample: SampleClause | None = None
+    windows: WindowTableClause | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

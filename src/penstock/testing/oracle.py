@@ -24,6 +24,7 @@ from penstock.algebra import (
     Gaps,
     Lasting,
     NRRJoin,
+    Restamp,
     Scan,
     Sequenced,
     SessionWindow,
@@ -257,9 +258,9 @@ def _last_end(node: Algebra, world: World, highs: Mapping[str, int], waits: bool
         return last + longest_within(node)
     if last is not None and isinstance(node, UntilNext | EndedPeriods | Lasting):
         return max(last, until_next.last_end(node, last))
-    if last is None or not isinstance(node, TimeModelWindow):
+    if last is None or not isinstance(node, TimeModelWindow | Restamp):
         return last
-    start, end = validity(node, last)
+    start, end = validity(node.window if isinstance(node, Restamp) else node, last)
     return start if end == END else end
 
 

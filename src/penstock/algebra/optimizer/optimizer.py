@@ -19,6 +19,7 @@ from penstock.algebra.nodes.base import Algebra, operators
 from penstock.algebra.nodes.frequency import Frequency, Sequenced
 from penstock.algebra.nodes.promised import unfounded_promises
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
+from penstock.algebra.nodes.restamp import Restamp
 from penstock.algebra.optimizer.cost import plan_cost
 from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind, RulePhase
 from penstock.algebra.properties.statistics import Statistics
@@ -354,12 +355,14 @@ def _verify(rule: Rule, before: Algebra, after: Algebra) -> None:
 
 
 def _clocks(root: Algebra, slot: int | None = None) -> list[tuple[int, int] | None]:
-    """Return the instants of every RSTREAM; the others emit changes when they occur. A query in the sequence model that
-    is evaluated at the boundaries of one frequency alone has those of a SLIDE. slot: what is picked of the answers just
-    below: those at other boundaries are not seen."""
+    """Return the instants of every RSTREAM, and of windows as columns, which are one; the others emit changes when
+    they occur. A query in the sequence model that is evaluated at the boundaries of one frequency alone has those of a
+    SLIDE. slot: what is picked of the answers just below: those at other boundaries are not seen."""
     clocks: list[tuple[int, int] | None] = []
     if isinstance(root, RelationToStream) and root.kind is StreamKind.RSTREAM:
         clocks.append(_seen(evaluation_period(root), slot))
+    elif isinstance(root, Restamp):
+        clocks.append((root.slide, root.window.align))
     elif isinstance(root, Sequenced) and root.reports_all and root.in_time:
         clocks.append(_seen(root.periods[0], slot))
     below = root.slot if isinstance(root, Frequency) and not root.partition else None

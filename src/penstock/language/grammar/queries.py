@@ -320,11 +320,10 @@ class QueryGrammar(PreferenceGrammar):
             results = SelectQuery((item,), source, where=where, having=having, preference=preference, span=span)
             derived = DerivedSource(StreamQuery(operator, results, span), span=span)
             return SelectQuery(items, derived, distinct, span=span)
-        return self._with_sessions(
-            SelectQuery(
-                items, source, distinct, wrapped, frequency, where, group, group_all, frequent, having, preference, span
-            )
+        query = SelectQuery(
+            items, source, distinct, wrapped, frequency, where, group, group_all, frequent, having, preference, span
         )
+        return self._with_window_tables(self._with_sessions(query))
 
     def _without_from(self) -> bool:
         """Return whether what is next may follow the select list of a SELECT without FROM."""
@@ -451,12 +450,14 @@ class QueryGrammar(PreferenceGrammar):
 
     def _group(self) -> tuple[tuple[exp.Expr, ...], Mark | None]:
         """Parse what follows GROUP BY: ALL, or expressions."""
-        self._refuse_foreign()
+        if not self._at_window_call():
+            self._refuse_foreign()
         if (every := self._mark("ALL")) is not None:
             return (), every
         found = [self._condition()]
         while self._match(TokenType.COMMA):
-            self._refuse_foreign()
+            if not self._at_window_call():
+                self._refuse_foreign()
             found.append(self._condition())
         if self._at("WITH") and not self._at("WITH", "PREFERENCE"):
             self._advance()

@@ -137,7 +137,7 @@ class _Multiple:
 
 def gap_of(written: exp.Expr) -> Duration | Length | None:
     """Return the length that is the value of an expression; None where it is none."""
-    constant = _constant(written.unnest())
+    constant = interval_of(written.unnest())
     if constant is not None:
         return Duration(constant, span_of(written))
     found = list(_multiples(written))
@@ -149,7 +149,8 @@ def gap_of(written: exp.Expr) -> Duration | Length | None:
     return Length(_in_units(written, unit), unit, span_of(written))
 
 
-def _constant(node: exp.Expr) -> Interval | None:
+def interval_of(node: exp.Expr) -> Interval | None:
+    """Return the length that a text or an INTERVAL stands for; None where it is none."""
     if isinstance(node, exp.Literal) and node.is_string:
         return Interval.parse(node.this)
     unit = node.args.get("unit") if isinstance(node, exp.Interval) else None
@@ -160,12 +161,12 @@ def _constant(node: exp.Expr) -> Interval | None:
 
 def _multiple(node: exp.Expr) -> _Multiple | None:
     """Return the multiple that a node without a choice stands for."""
-    constant = _constant(node)
+    constant = interval_of(node)
     if constant is not None:
         return _Multiple(constant, node)
     if isinstance(node, exp.Mul):
         for one, other in ((node.this, node.expression), (node.expression, node.this)):
-            constant = _constant(other.unnest()) if isinstance(other.unnest(), exp.Interval) else None
+            constant = interval_of(other.unnest()) if isinstance(other.unnest(), exp.Interval) else None
             if constant is not None:
                 return _Multiple(constant, node, one)
     parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else _arguments(node, "CONCAT")
@@ -289,12 +290,12 @@ class SessionGrammar(SampleGrammar):
         calls = [key for key in query.group if _is_call(key)]
         if calls:
             query = self._grouped_by(query, calls[0])
-            return _read(query, _spark_reading(query, calls[0]), ("start", "end"))
+            return read_in_query(query, _spark_reading(query, calls[0]), ("start", "end"))
         tables = _session_tables(source)
         if not tables:
             return query
         reading = self._flink_reading(tables)
-        read = _read(query, reading, _FLINK_BOUNDS)
+        read = read_in_query(query, reading, _FLINK_BOUNDS)
         return replace(read, source=_conditions_read(source, reading)) if isinstance(source, JoinedSource) else read
 
     def _order_of_sessions(
@@ -435,7 +436,7 @@ def _written(identifier: exp.Expr) -> Name:
     return Name(identifier.name, bool(identifier.args.get("quoted")))
 
 
-def _read(query: SelectQuery, reading: Reading, names: Collection[str]) -> SelectQuery:
+def read_in_query(query: SelectQuery, reading: Reading, names: Collection[str]) -> SelectQuery:
     """Return a query with what `reading` returns for parts of it in their place. names: items that keep their names."""
 
     def read(node: exp.Expr) -> exp.Expr:

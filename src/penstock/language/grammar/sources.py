@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from sqlglot import exp
@@ -11,8 +12,8 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.elsewhere import CLAUSES
-from penstock.language.grammar.sessions import SessionGrammar
 from penstock.language.grammar.tokens import CLAUSE_WORDS, NAME_TOKENS
+from penstock.language.grammar.window_tables import WindowTableGrammar
 from penstock.language.hints import SESSION, WINDOW_FUNCTIONS
 from penstock.language.places import WINDOW
 from penstock.language.queries import (
@@ -63,7 +64,7 @@ _FOREIGN = (
 _BEHIND_ALIAS = ("VALID", "REPEATABLE", "START", "RESET")
 
 
-class SourceGrammar(SessionGrammar):
+class SourceGrammar(WindowTableGrammar):
     """Parser of FROM. `_from_sources()` parses what follows FROM."""
 
     @abstractmethod
@@ -134,12 +135,15 @@ class SourceGrammar(SessionGrammar):
                         self._names("a column name") if alias and self._curr.token_type is TokenType.L_PAREN else ()
                     )
                     self._refuse_periods()
-                    return DerivedSource(tree, window, alias, columns, called, lateral, sample, self._since(start))
+                    return DerivedSource(tree, window, alias, columns, called, lateral, sample, span=self._since(start))
             inner = self._from_sources()
             self._need_token(TokenType.R_PAREN, ")")
             return inner
         if (sessions := self._session_table()) is not None:
             return sessions
+        if (windows := self._window_table()) is not None:
+            window, sample, alias = self._decorations()
+            return replace(windows, window=window, sample=sample, alias=alias, span=self._since(start))
         gaps = self._gaps_of()
         name = self._source_name("a stream, relation or view")
         self._refuse_foreign()

@@ -1,11 +1,14 @@
-"""Scans, time windows, selection, projection, inner join, grouping, DISTINCT, UNION ALL and relation to stream."""
+"""Scans, time windows, windows as columns, selection, projection, inner join, grouping, DISTINCT, UNION ALL and
+relation to stream."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import singledispatch
 from itertools import compress, product
 from typing import Any
+
+import pyarrow as pa
 
 from penstock.algebra import (
     Aggregate,
@@ -16,6 +19,7 @@ from penstock.algebra import (
     NegativeTuples,
     Project,
     RelationToStream,
+    Restamp,
     Select,
     SessionWindow,
     StreamKind,
@@ -26,6 +30,7 @@ from penstock.algebra import (
     WindowKind,
     evaluation_period,
 )
+from penstock.expressions.nodes import Column
 from penstock.testing.aggregates.definitions import aggregate
 from penstock.testing.definitions.base import (
     Bag,
@@ -89,6 +94,37 @@ def boundaries(window: TimeModelWindow, start: int, end: int) -> tuple[int, int]
 def boundary(tick: int, slide: int, align: int) -> int:
     """Return ⌈tick⌉s: the smallest k·slide + align that is not before `tick`; the end of time is the last boundary."""
     return min(END, align - (align - tick) // slide * slide)
+
+
+@denote.register
+def _(node: Restamp, world: World) -> Stream:
+    below = denote(node.input, world)
+    assert isinstance(below, Stream), "windows as columns are those of a stream"
+    found = [
+        (end, (*row, *_bounds(node, start, end, end - 1)))
+        for ts, row in below.elements
+        for start, end in holding(node, ts)
+    ]
+    elements = [(end - 1, row) for end, row in found if end - 1 < END]
+    return Stream(sorted(elements, key=lambda element: element[0]))
+
+
+def holding(node: Restamp, ts: int) -> Iterator[tuple[int, int]]:
+    """Yield [start, end) of every window that holds `ts`."""
+    between = node.length if node.cumulative else node.slide
+    start = ts - (ts - node.offset) % between
+    if node.cumulative:
+        yield from ((start, end) for end in range(start + node.slide, start + node.length + 1, node.slide) if end > ts)
+        return
+    while start + node.length > ts:
+        yield start, start + node.length
+        start -= node.slide
+
+
+def _bounds(node: Restamp, *ticks: int) -> Row:
+    """Return ticks as they stand in the columns of a window."""
+    shown = node.shown(Column(pa.int64(), 0, "ticks"))
+    return tuple(values_of(shown, [(tick,) for tick in ticks]))
 
 
 @denote.register

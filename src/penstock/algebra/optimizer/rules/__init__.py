@@ -20,6 +20,7 @@ from penstock.algebra.optimizer.rules.evaluate_at_timestamps import evaluate_at_
 from penstock.algebra.optimizer.rules.evaluate_in_time import evaluate_in_time
 from penstock.algebra.optimizer.rules.fold_constants import fold_constants
 from penstock.algebra.optimizer.rules.form_multi_joins import form_multi_joins
+from penstock.algebra.optimizer.rules.group_in_windows import group_in_windows
 from penstock.algebra.optimizer.rules.merge_frequencies import merge_frequencies
 from penstock.algebra.optimizer.rules.merge_projections import merge_projections
 from penstock.algebra.optimizer.rules.merge_selections import merge_selections
@@ -107,6 +108,7 @@ RULES: tuple[Rule, ...] = (
     Rule("read_view_as_stream", read_view_as_stream),
     Rule("read_sequence_as_stream", read_sequence_as_stream),
     Rule("evaluate_in_time", evaluate_in_time),
+    Rule("group_in_windows", group_in_windows),
     Rule("evaluate_at_timestamps", evaluate_at_timestamps),
     Rule("pull_projection_above_frequency", pull_projection_above_frequency),
     Rule("merge_frequencies", merge_frequencies),

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow
 from penstock.algebra.nodes.frequency import Frequency
+from penstock.algebra.nodes.restamp import Restamp
 
 
 def read_view_as_stream(node: Algebra) -> Algebra:
     """W(ISTREAM(π(σ(S [RANGE UNBOUNDED])))) = W(π(σ(S))), and so with the results of WSTREAM, over any window without
-    SLIDE, and for a frequency operator in place of W.
+    SLIDE, and for a frequency operator or windows as columns in place of W.
 
     Law: R gains at τ the elements of S with timestamp τ and loses nothing, so nothing cancels, and R(τ) − R(τ−1) is
     what S has at τ. Of results nothing cancels in any window. Both begin at the first element of the same sources. A
@@ -21,7 +22,7 @@ def read_view_as_stream(node: Algebra) -> Algebra:
     - DISTINCT, grouping or a join on the way, which do not give one tuple for one element.
     The root stays as it is: an answer is put in order by its own operator.
     """
-    if not isinstance(node, TimeModelWindow | Frequency):
+    if not isinstance(node, TimeModelWindow | Frequency | Restamp):
         return node
     below = node.input.as_read()
     return node if below is node.input else replace(node, input=below)

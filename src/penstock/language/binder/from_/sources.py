@@ -47,6 +47,7 @@ from penstock.language.binder.from_.period_windows import windowed_by_period
 from penstock.language.binder.from_.periods import PeriodSource, Timed, bound_entries, read_periods
 from penstock.language.binder.from_.series import bind_series
 from penstock.language.binder.from_.until_next import lasting
+from penstock.language.binder.from_.window_tables import window_table
 from penstock.language.binder.from_.windows import bind_window
 from penstock.language.binder.inputs.inputs import FromInput, Inputs
 from penstock.language.binder.rows import Inner
@@ -285,8 +286,12 @@ class SourceBinder:
         node = rows.node
         if source.window is not None or (source.sample is not None and node.pattern is Pattern.MONOTONIC):
             node = as_stream(node, source.span, self.context)
+        stamp = None
+        if source.windows is not None:
+            node = as_stream(node, source.span, self.context)
+            node, names, stamp = window_table(source.windows, node, names, qualifier, self.context)
         node = self._sampled(node, source.sample, qualifier or "this query")
-        return self._relation(node, names, source.window, qualifier, source)
+        return self._relation(node, names, source.window, qualifier, source, stamp=stamp)
 
     def _lateral(self, source: DerivedSource, rows: Inner, names: Sequence[str], qualifier: str | None) -> Inputs:
         entries = tuple(Entry(i, n, e.type, qualifier) for i, (n, e) in enumerate(zip(names, rows.items, strict=True)))
@@ -313,10 +318,12 @@ class SourceBinder:
         item: Name | DerivedSource,
         named: NamedSource | None = None,
         valid: str | None = None,
+        stamp: int | None = None,
     ) -> Inputs:
         window = self.window if window is None and node.is_stream else window
         stream = node if node.is_stream else None
-        stamp = node.timestamp_column if node.is_stream else None
+        if node.is_stream and stamp is None:
+            stamp = node.timestamp_column
         plain = Role.ELEMENT if node.is_stream else Role.RELATION
         entries = tuple(
             Entry(i, n, f.type, qualifier, role=Role.TIMESTAMP if i == stamp else plain)

@@ -11,6 +11,7 @@ from penstock.physical.planning.lowering import (  # noqa: F401 - each registers
     nonretroactive,
     preferences,
     promised_joins,
+    restamp,
     results,
     rowwindow,
     rowwise,
