@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import penstock
 from penstock.errors import PenstockError
+from penstock.expressions.library import TABLE
+from penstock.language.elsewhere import FUNCTIONS
 from penstock.language.scripts import Catalog, ScriptErrors, bind_script
 
 _OF_FILES = "CREATE STREAM m (k INT, at TIMESTAMP) FROM FILES (path 'a.csv'"
@@ -243,6 +246,24 @@ def test_what_stands_in_another_place(script: str, code: str, hint: str, catalog
     first = _errors(script, catalog)[0]
     assert first.code == code, first
     assert hint in (first.hint or ""), first
+
+
+def test_no_function_that_is_there_is_refused_as_one_of_another_system() -> None:
+    assert not set(FUNCTIONS) & set(TABLE)
+
+
+def test_units_are_words_and_lengths_intervals() -> None:
+    (row,) = (
+        penstock.Session()
+        .select(
+            "SELECT DATE_BIN(INTERVAL 15 MINUTES, at, TIMESTAMP '2024-01-01 00:05:00') AS b,"
+            " TIMESTAMPADD(HOUR, 1, at) AS h, TIMESTAMPDIFF(second, at, TIMESTAMP '2024-01-01 00:18:00') AS s"
+            " FROM (SELECT TIMESTAMP '2024-01-01 00:17:00' AS at) AS t"
+        )
+        .to_arrow()
+        .to_pylist()
+    )
+    assert [f"{row['b']:%H:%M}", f"{row['h']:%H:%M}", row["s"]] == ["00:05", "01:17", 60]
 
 
 def test_a_name_that_is_misspelt_is_no_text_without_quotes(catalog: Catalog) -> None:
