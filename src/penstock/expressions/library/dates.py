@@ -283,9 +283,14 @@ def _from_unixtime(arguments: Arguments, type_: pa.DataType) -> Datum:
 #: How many months are one of these units, and how many microseconds one of the others.
 _MONTHS_OF = {"month": 1, "quarter": 3, "year": 12}
 _TICKS_OF = {
-    "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
-    "day": gregorian.DAY, "week": 7 * gregorian.DAY,
-}  # fmt: skip
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": gregorian.DAY,
+    "week": 7 * gregorian.DAY,
+}
 
 
 def _of_unit(result: pa.DataType, *parameters: pa.DataType) -> Callable[[str, Sequence[Expression]], Typed]:
@@ -333,9 +338,8 @@ def _apart(kind: str, start: pa.Array, end: pa.Array) -> pa.Array:
     # A day that is not whole is none.
     step = np.where((days > 0) & (clock < 0), -1, np.where((days < 0) & (clock > 0), 1, 0))
     if kind in _MONTHS_OF:
-        (first, first_day), (last, last_day) = (
-            _month_and_day(gregorian.days_of(start)), _month_and_day(gregorian.days_of(end) + step),
-        )  # fmt: skip
+        first, first_day = _month_and_day(gregorian.days_of(start))
+        last, last_day = _month_and_day(gregorian.days_of(end) + step)
         # A month that is not whole is none, whatever number of days it has.
         months = _towards_zero((last - first) * 32 + last_day - first_day, 32)
         return from_numbers(_towards_zero(months, _MONTHS_OF[kind]), BIGINT, start, end)
