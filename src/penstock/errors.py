@@ -53,6 +53,7 @@ CODES: dict[str, str] = {
     "P0318": "WSTREAM over DISTINCT or negation, or without a window",
     "P0319": "RESTORE where nothing can be restored",
     "P0321": "a volatile function over rows that may be retracted",
+    "P0326": "GROUPING of what is not grouped",
     "P0328": "a function in FROM, or a window in GROUP BY, whose arguments do not fit",
     "P0331": "ORDER BY, LIMIT or OFFSET where it may not stand",
     "P0332": "a LIMIT or OFFSET that is no count of rows",

@@ -14,7 +14,6 @@ _MOVED = "at + INTERVAL 1 HOUR moves a time, at + INTERVAL 1 MONTH goes by the c
 _APART = "TIMESTAMPDIFF(HOUR, a, b) is the difference of two times in whole units, DATEDIFF(b, a) that in days"
 _WRITTEN = "DATE_FORMAT(time, 'yyyy-MM-dd HH:mm:ss') writes a time as text, CAST(number AS STRING) a number"
 _NO_WAITING = "no function waits: SUBSCRIBE TO query follows a result, \\watch 2 in the shell or psql repeats a SELECT"
-_GROUPS = "one query for each grouping, UNION ALL between them"
 _LISTED = "ARRAY_AGG(DISTINCT value) gives each value once, STRING_AGG(value, ', ') all of them as one text"
 _TRUNCATED = "TRUNC(date, 'month') is of dates; FLOOR(x), ROUND(x, 2) and CAST(x AS BIGINT) are of numbers"
 _LATEST = "MAX_BY(value, by) is the value of the row with the greatest `by`, LAST(value) that of the latest row"
@@ -184,7 +183,6 @@ CLAUSES: dict[str, str] = {
     "MATCH_RECOGNIZE": _PATTERN,
     "FOR SYSTEM_TIME": _AS_OF,
     **dict.fromkeys(("ASOF JOIN", "ASOF LEFT"), _LATEST_OF_KEY),
-    **dict.fromkeys(("ROLLUP", "CUBE", "GROUPING SETS"), _GROUPS),
     **dict.fromkeys(("SORT BY", "CLUSTER BY", "DISTRIBUTE BY"), "the first rows are ORDER BY column LIMIT 10"),
 }
 

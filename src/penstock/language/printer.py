@@ -134,7 +134,10 @@ def _select(tree: SelectQuery) -> str:
         text += f" FROM {_source(tree.source)}"
     if tree.where is not None:
         text += f" WHERE {scalar_text(tree.where)}"
-    if tree.group:
+    if tree.sets:
+        listed = (", ".join(scalar_text(tree.group[i]) for i in one) for one in tree.sets)
+        text += f" GROUP BY GROUPING SETS ({', '.join(f'({one})' for one in listed)})"
+    elif tree.group:
         text += " GROUP BY " + ", ".join(scalar_text(g) for g in tree.group)
     if tree.group_all is not None:
         text += " GROUP BY ALL"

@@ -398,7 +398,8 @@ class PreferenceClause:
 
 @dataclass(frozen=True)
 class SelectQuery:
-    """One SELECT. source: None without FROM; wrapped: an R2S around the select list; group_all: of GROUP BY ALL."""
+    """One SELECT. source: None without FROM; wrapped: an R2S around the select list; group_all: of GROUP BY ALL;
+    sets: of GROUPING SETS, ROLLUP and CUBE, the positions in `group` of each set; empty for one set of all of them."""
 
     items: tuple[Item, ...]
     source: FromSource | None = None
@@ -408,6 +409,7 @@ class SelectQuery:
     where: exp.Expr | None = None
     group: tuple[exp.Expr, ...] = ()
     group_all: Mark | None = None
+    sets: tuple[tuple[int, ...], ...] = ()
     frequent: FrequentClause | None = None
     having: exp.Expr | None = None
     preference: PreferenceClause | None = None

@@ -60,3 +60,11 @@ def over_both(expression: Expression, width: int, outer: Callable[[OuterColumn],
 def nearer(column: OuterColumn) -> OuterColumn:
     """Return `column` as seen from the enclosing query."""
     return OuterColumn(column.type, column.index, column.name, column.depth - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupingBits(Expression):
+    """GROUPING(c, ..): a bit for each column, the first the highest, that is 1 where a row is not grouped by it. No
+    columns are all those of GROUP BY. It becomes a constant in each grouping set."""
+
+    columns: tuple[Expression, ...] = ()

@@ -63,6 +63,22 @@ _BEHIND_ITEMS = (
     TokenType.FETCH,
 )
 
+#: Sets of one GROUP BY.
+MAX_SETS = 256
+
+
+def _sets_of(word: str, elements: Sequence[tuple[exp.Expr, ...]]) -> list[tuple[exp.Expr, ...]]:
+    """Return the sets of ROLLUP, every beginning of its elements, or of CUBE, every choice; the longest first."""
+    count = len(elements)
+    if word == "ROLLUP":
+        chosen = [elements[:length] for length in range(count, -1, -1)]
+    else:
+        # Twice as many as there may be are enough to be refused.
+        wide = min(count, MAX_SETS.bit_length())
+        masks = range(2**wide - 1, -1, -1)
+        chosen = [[one for i, one in enumerate(elements[:wide]) if mask >> (wide - 1 - i) & 1] for mask in masks]
+    return [tuple(key for element in one for key in element) for one in chosen]
+
 
 class QueryGrammar(PreferenceGrammar):
     """Parser of queries. `query()` parses a whole query."""
@@ -304,8 +320,8 @@ class QueryGrammar(PreferenceGrammar):
         """Parse the clauses of a SELECT behind its items and FROM. windowed: the windows over results in its items."""
         where = self._condition() if self._match(TokenType.WHERE) else None
         self._refuse_foreign()
-        group, group_all = self._group() if self._match(TokenType.GROUP_BY) else ((), None)
-        frequent = self.frequent() if group or group_all else None
+        group, group_all, sets = self._group() if self._match(TokenType.GROUP_BY) else ((), None, ())
+        frequent = self.frequent() if (group or group_all) and not sets else None
         self._refuse_foreign()
         having = self._condition() if self._match(TokenType.HAVING) else None
         preference = self.preference()
@@ -313,7 +329,7 @@ class QueryGrammar(PreferenceGrammar):
         span = self._since(start)
         if windowed:
             operator, item = windowed[0]
-            if len(windowed) > 1 or len(items) > 1 or group or group_all or frequency is not None:
+            if len(windowed) > 1 or len(items) > 1 or group or sets or group_all or frequency is not None:
                 hint = "write the query with WSTREAM in FROM, with a name for each result"
                 token = self._tokens[self._index - 1]
                 self._reject("WSTREAM inside an aggregate stands alone, without GROUP BY", token, "P0103", hint)
@@ -321,7 +337,19 @@ class QueryGrammar(PreferenceGrammar):
             derived = DerivedSource(StreamQuery(operator, results, span), span=span)
             return SelectQuery(items, derived, distinct, span=span)
         query = SelectQuery(
-            items, source, distinct, wrapped, frequency, where, group, group_all, frequent, having, preference, span
+            items,
+            source,
+            distinct,
+            wrapped,
+            frequency,
+            where,
+            group,
+            group_all,
+            sets,
+            frequent,
+            having,
+            preference,
+            span,
         )
         return self._with_window_tables(self._with_sessions(query))
 
@@ -431,12 +459,7 @@ class QueryGrammar(PreferenceGrammar):
     def _listed(self, parse: Callable[[], T]) -> tuple[T, ...]:
         """Parse `word ( part, ... )`."""
         self._advance()
-        self._need_token(TokenType.L_PAREN, "(")
-        found = [parse()]
-        while self._match(TokenType.COMMA):
-            found.append(parse())
-        self._need_token(TokenType.R_PAREN, ")")
-        return tuple(found)
+        return tuple(self._in_brackets(parse))
 
     def _replacement(self) -> Item:
         value = self._condition()
@@ -448,22 +471,78 @@ class QueryGrammar(PreferenceGrammar):
         self._need("AS")
         return Renamed(column, self._name("a name"))
 
-    def _group(self) -> tuple[tuple[exp.Expr, ...], Mark | None]:
-        """Parse what follows GROUP BY: ALL, or expressions."""
-        if not self._at_window_call():
-            self._refuse_foreign()
+    def _group(self) -> tuple[tuple[exp.Expr, ...], Mark | None, tuple[tuple[int, ...], ...]]:
+        """Parse what follows GROUP BY: ALL, or expressions and sets of them. Return the expressions, whether it is ALL,
+        and the positions of each set's, without which all of them are one set."""
+        start = self._here()
         if (every := self._mark("ALL")) is not None:
-            return (), every
-        found = [self._condition()]
+            return (), every, ()
+        parts = [self._grouping_part()]
         while self._match(TokenType.COMMA):
-            if not self._at_window_call():
-                self._refuse_foreign()
-            found.append(self._condition())
+            parts.append(self._grouping_part())
+        several = any(len(part) != 1 or len(part[0]) != 1 for part in parts)
         if self._at("WITH") and not self._at("WITH", "PREFERENCE"):
             self._advance()
+            word = self._take_any("ROLLUP", "CUBE")
+            if word is None or several:
+                self._fail("ROLLUP or CUBE" if word is None else "no ROLLUP or CUBE before")
+            keys = [key for part in parts for key in part[0]]
+            parts, several = [_sets_of(word, [(key,) for key in keys])], True
+        sets: list[tuple[exp.Expr, ...]] = [()]
+        for part in parts:
+            sets = [(*before, *one) for before in sets for one in part]
+            if len(sets) > MAX_SETS:
+                message = f"these are {len(sets):,} or more grouping sets, {MAX_SETS:,} are the limit"
+                token = self._token_at(self._since(start))
+                self._reject(message, token, "P0105", "group by fewer columns, or write the sets that are needed")
+        keys = [key for one in sets for key in one]
+        if not several:
+            return tuple(keys), None, ()
+        union = tuple(key for i, key in enumerate(keys) if key not in keys[:i])
+        places = tuple(tuple(dict.fromkeys(union.index(key) for key in one)) for one in sets)
+        return union, None, places if len(places) > 1 or not union else ()
+
+    def _grouping_part(self) -> list[tuple[exp.Expr, ...]]:
+        """Parse an expression, ROLLUP (..), CUBE (..) or GROUPING SETS (..); return its sets."""
+        if not self._at_window_call():
             self._refuse_foreign()
-            self._fail("ROLLUP or CUBE")
-        return tuple(found), None
+        behind = self._ahead(1)
+        if behind is not None and behind.token_type is TokenType.L_PAREN:
+            if (word := self._take_any("ROLLUP", "CUBE")) is not None:
+                return _sets_of(word, self._in_brackets(self._grouping_element))
+            if self._take("GROUPING SETS"):
+                return [one for part in self._in_brackets(self._grouping_set) for one in part]
+        if behind is not None and self._curr.token_type is TokenType.L_PAREN and behind.token_type is TokenType.R_PAREN:
+            self._advance(2)
+            return [()]
+        return [(self._condition(),)]
+
+    def _grouping_set(self) -> list[tuple[exp.Expr, ...]]:
+        behind = self._ahead(1)
+        nested = any(map(self._at, ("ROLLUP", "CUBE", "GROUPING SETS")))
+        if nested and behind is not None and behind.token_type is TokenType.L_PAREN:
+            return self._grouping_part()
+        return [self._grouping_element()]
+
+    def _grouping_element(self) -> tuple[exp.Expr, ...]:
+        """Parse an expression, or several in brackets; none in brackets are the set of all rows."""
+        behind = self._ahead(1)
+        if self._curr.token_type is TokenType.L_PAREN and behind is not None:
+            if behind.token_type is TokenType.R_PAREN:
+                self._advance(2)
+                return ()
+            value = self._condition()
+            return tuple(value.expressions) if isinstance(value, exp.Tuple) else (value.unnest(),)
+        return (self._condition(),)
+
+    def _in_brackets(self, parse: Callable[[], T]) -> list[T]:
+        """Parse `( part, ... )`."""
+        self._need_token(TokenType.L_PAREN, "(")
+        found = [parse()]
+        while self._match(TokenType.COMMA):
+            found.append(parse())
+        self._need_token(TokenType.R_PAREN, ")")
+        return found
 
     def _order(self) -> tuple[tuple[OrderItem, ...] | AllItems, TextSpan]:
         start = self._here()

@@ -55,7 +55,7 @@ _JOIN_WORDS = (
 #: Clauses of SQL that CQL lacks; named, for a better message than `unexpected`.
 _FOREIGN = (
     ("LATERAL", "VIEW"), ("PIVOT",), ("UNPIVOT",), ("QUALIFY",), ("WINDOW",), ("CLUSTER BY",),
-    ("SORT BY",), ("DISTRIBUTE BY",), ("CONNECT BY",), ("GROUPING SETS",), ("ROLLUP",), ("CUBE",),
+    ("SORT BY",), ("DISTRIBUTE BY",), ("CONNECT BY",),
     ("MATCH_RECOGNIZE", "("), ("FOR", "SYSTEM_TIME"), ("ASOF", "JOIN"), ("ASOF", "LEFT"),
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from penstock.expressions.aggregates.bounds import BOUNDED, CONFIDENCE, Bounds
 from penstock.expressions.aggregates.hll_sketch import HLL_SKETCH_AGG, lg_of
 from penstock.expressions.aggregates.sketch import divided, quantile_of_normal
 from penstock.expressions.calls.functions import build_aggregate, build_call, build_cast, function, is_aggregate
-from penstock.expressions.coercion import DOUBLE, cast_to
+from penstock.expressions.coercion import BIGINT, DOUBLE, cast_to
 from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.evaluation.fold import fold as fold_constant
 from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal
@@ -28,7 +28,7 @@ from penstock.expressions.user import (
     build_user_call,
 )
 from penstock.language.binder.context import BindingFailed
-from penstock.language.binder.placeholders import reads_outer
+from penstock.language.binder.placeholders import GroupingBits, reads_outer
 from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.approximations import approximated
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
@@ -212,6 +212,8 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     of_periods = periods.function(binder, node, name)
     if of_periods is not None:
         return of_periods
+    if name in ("GROUPING", "GROUPING_ID") and binder.aggregates is None and not binder.inside:
+        return GroupingBits(BIGINT, tuple(replace(binder, aggregates="GROUPING").bind_all(node.expressions)))
     if called_aggregate(node, binder.context.catalog):
         return _aggregate(binder, node, None)
     if name in BOUND_FUNCTIONS and binder.context.catalog.function(name) is None:

@@ -14,11 +14,11 @@ from penstock.algebra.nodes.panes import check_panes
 from penstock.algebra.optimizer.rules.constraints.groups import closing_groups
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.calls.functions import build_call
-from penstock.expressions.nodes import AggregateCall, Column, Expression, conjunction, conjuncts
+from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal, conjunction, conjuncts
 from penstock.expressions.text import to_sql
 from penstock.expressions.user import UserAggregateCall
 from penstock.language.binder.context import BindingFailed
-from penstock.language.binder.placeholders import attached_in, reads_outer
+from penstock.language.binder.placeholders import GroupingBits, attached_in, reads_outer
 from penstock.language.binder.rows import Inner, key_of_correlation, without_rows
 from penstock.language.binder.scalars.estimates import is_estimate, with_records
 from penstock.language.binder.scalars.expressions import ExpressionBinder
@@ -34,19 +34,30 @@ from penstock.types import Field
 
 @dataclass
 class Grouping:
-    """Collects the aggregates of a query and rewrites expressions over its input into ones over the groups."""
+    """Collects the aggregates of a query and rewrites expressions over its input into ones over the groups.
+
+    Args:
+        absent: the grouping expressions of other sets, which are NULL in this one.
+        every: those of all sets, in the order of GROUP BY; empty where there is one.
+    """
 
     binder: ExpressionBinder
     group: tuple[Expression, ...]
     calls: list[AggregateCall] = field(default_factory=list)
     frequent: FrequentTerms | None = None
     spans: list[TextSpan] = field(default_factory=list)
+    absent: tuple[Expression, ...] = ()
+    every: tuple[Expression, ...] = ()
 
     def lift(self, expression: Expression, span: TextSpan) -> Expression:
         """Return `expression` over the columns (group..., aggregates...). Raises BindingFailed after P0304."""
         for i, key in enumerate(self.group):
             if expression == key:
                 return Column(key.type, i, _name(key))
+        if expression in self.absent:
+            return Literal(expression.type, None)
+        if isinstance(expression, GroupingBits):
+            return self._bits(expression, span)
         if isinstance(expression, AggregateCall) and self.frequent is not None:
             return self.frequent.column(expression, len(self.group), span, self.binder.context)
         if isinstance(expression, AggregateCall):
@@ -62,6 +73,15 @@ class Grouping:
             self.binder.context.fail("P0304", message, column_span, hint)
         children = self.binder.context.each(lambda child: self.lift(cast(Expression, child), span), expression.children)
         return expression.with_children(tuple(children))
+
+    def _bits(self, call: GroupingBits, span: TextSpan) -> Expression:
+        bits = 0
+        for column in call.columns or self.every or self.group:
+            if column not in self.group and column not in self.absent:
+                hint = "it takes expressions of GROUP BY"
+                self.binder.context.fail("P0326", "GROUPING of what is not grouped", span, hint)
+            bits = bits * 2 + (column in self.absent)
+        return Literal(call.type, bits)
 
     def build(self, node: Algebra) -> Algebra:
         """Return the grouped relation over `node`: group columns, then aggregates."""
@@ -135,7 +155,7 @@ class Clauses:
 
     `group`: None for a query without grouping; `keys`: those of ORDER BY; `within`: subqueries inside aggregates,
     applied to the rows; `behind`: all others, applied to the groups where there are any; `sure`: GROUP BY could be
-    bound.
+    bound; `sets`: those of GROUPING SETS, ROLLUP and CUBE, whose union is `group`.
     """
 
     binder: ExpressionBinder
@@ -148,6 +168,7 @@ class Clauses:
     keys: list[Expression]
     sure: bool = True
     frequent: FrequentTerms | None = None
+    sets: tuple[tuple[Expression, ...], ...] = ()
 
     def check(self) -> None:
         """Report columns that are neither grouped nor aggregated, where there is no relation to be grouped."""
@@ -167,13 +188,18 @@ class Clauses:
         having = () if self.having is None else (self.having,)
         return (*(item.expression for item in self.items), *(self.group or ()), *having)
 
-    def grouped(self, node: Algebra, keys: tuple[Expression, ...]) -> Grouped:
-        """Return the groups of `node` by GROUP BY, followed by `keys`."""
+    def grouped(
+        self, node: Algebra, keys: tuple[Expression, ...], only: tuple[Expression, ...] | None = None
+    ) -> Grouped:
+        """Return the groups of `node` by GROUP BY, or by `only`, one of its sets, followed by `keys`."""
         assert self.group is not None
         context = self.binder.context
         rows = Applied(node, self.within)
-        group = [rows.resolved(key) for key in (*self.group, *keys)]
-        grouping = Grouping(self.binder, tuple(dict.fromkeys(group)), frequent=self.frequent)
+        group = [rows.resolved(key) for key in (*(self.group if only is None else only), *keys)]
+        every = () if only is None else tuple(rows.resolved(key) for key in self.group)
+        absent = tuple(key for key in every if key not in group)
+        unique = tuple(dict.fromkeys(group))
+        grouping = Grouping(self.binder, unique, frequent=self.frequent, absent=absent, every=every)
 
         def lift(expression: Expression, span: TextSpan) -> Expression:
             return grouping.lift(self._within(expression, rows), span)
@@ -213,6 +239,8 @@ class Correlated:
             node: the relation of FROM and WHERE.
             conditions: those of WHERE that also read the enclosing query.
         """
+        if self.clauses.sets:
+            return None
         if self.clauses.group is None and not self.tree.distinct:
             applied = Applied(node, self.clauses.behind)
             items = tuple(applied.resolved(item.expression) for item in self.clauses.items)

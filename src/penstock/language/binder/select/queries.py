@@ -542,7 +542,8 @@ class QueryBinder:
         if tree.distinct and len(tree.items) > 1 and isinstance(tree.items[0].value, exp.Paren):
             hint = "the last row of each key is s [PARTITION BY key ROWS 1]"
             context.warn("DISTINCT is of all items together, not of the first", span_of(tree.items[0].value), hint)
-        group = context.attempt(lambda: self._group(tree, binder, earlier))
+        bound = context.attempt(lambda: self._group(tree, binder, earlier))
+        group, sets = (None, ()) if bound is None else bound
         frequent = context.attempt(lambda: frequent_terms(tree.frequent, group or (), binder))
         binder.frequent = None if frequent is None else frequent.aggregate
         tried = [
@@ -552,7 +553,7 @@ class QueryBinder:
         items = [output for _, bound in tried for output in bound or ()]
         missing = frozenset(name.key for item, bound in tried if bound is None for name in _names_of(item))
         grouped = (
-            bool(tree.group)
+            bool(tree.group or tree.sets)
             or tree.group_all is not None
             or tree.having is not None
             or _has_aggregate(tree, order, context.catalog)
@@ -570,7 +571,7 @@ class QueryBinder:
         span = tree.span if having_tree is None else span_of(having_tree)
         known = group if grouped else None
         sure = group is not None and (frequent is None) == (tree.frequent is None)
-        clauses = Clauses(binder, items, known, having, span, within, behind, keys or [], sure, frequent)
+        clauses = Clauses(binder, items, known, having, span, within, behind, keys or [], sure, frequent, sets)
         return clauses, complete and sure and keys is not None and (having_tree is None) == (having is None)
 
     def _project(
@@ -580,6 +581,8 @@ class QueryBinder:
 
         The columns after the returned number are only needed by the keys.
         """
+        if clauses.sets:
+            return self._project_sets(tree, clauses, node, order)
         if clauses.group is None:
             applied = Applied(node, clauses.behind)
             items, keys = [item.expression for item in clauses.items], clauses.keys
@@ -595,6 +598,22 @@ class QueryBinder:
         placed, hidden = place_keys(resolved, expressions, order if tree.distinct else None, self.context)
         extra = tuple(Field(f"order {i + 1}", e.type) for i, e in enumerate(hidden))
         return Project(applied.node, (*expressions, *hidden), fields + extra), placed, len(fields)
+
+    def _project_sets(self, tree: SelectQuery, clauses: Clauses, node: Algebra, order: SortedQuery | None) -> Projected:
+        """Return the select list of every grouping set over `node`, one behind the other, as `_project` does."""
+        written = [item.expression for item in clauses.items]
+        placed, hidden = place_keys(clauses.keys, written, order if tree.distinct else None, self.context)
+        members: list[Algebra] = []
+        for only in clauses.sets:
+            grouped = clauses.grouped(node, (), only)
+            closed = closed_groups(tree.having, grouped.node, grouped.group_column, clauses.binder)
+            applied = Applied(closed, clauses.behind, grouped.lift)
+            applied.keep(grouped.having)
+            keys = [key for key, of in zip(grouped.keys, clauses.keys, strict=True) if of in hidden]
+            expressions = tuple(applied.resolved(part) for part in (*grouped.items, *keys))
+            extra = tuple(Field(f"order {i + 1}", e.type) for i, e in enumerate(keys))
+            members.append(Project(applied.node, expressions, clauses.fields() + extra))
+        return UnionAll(tuple(members)) if len(members) > 1 else members[0], placed, len(clauses.items)
 
     # --- subqueries
 
@@ -672,9 +691,10 @@ class QueryBinder:
 
     def _group(
         self, tree: SelectQuery, clauses: ExpressionBinder, earlier: Sequence[Mapping[str, exp.Expr]]
-    ) -> tuple[Expression, ...]:
-        """Return the grouping expressions; a number means the item at that position, ALL every item without an
-        aggregate. Those with subqueries, which are applied to the rows, are registered in `clauses`.
+    ) -> tuple[tuple[Expression, ...], tuple[tuple[Expression, ...], ...]]:
+        """Return the grouping expressions, and those of each grouping set. A number means the item at that position,
+        ALL every item without an aggregate. Those with subqueries, which are applied to the rows, are registered in
+        `clauses`.
 
         Args:
             earlier: for each item, what the names of those before it stand for.
@@ -704,7 +724,8 @@ class QueryBinder:
             bound = self.context.each(bind, tree.group)
         else:
             bound = self.context.each(lambda pair: bind_item(*pair), list(zip(tree.items, earlier, strict=True)))
-        return tuple(dict.fromkeys(key for keys in bound for key in keys))
+        sets = tuple(tuple(dict.fromkeys(key for i in one for key in bound[i])) for one in tree.sets)
+        return tuple(dict.fromkeys(key for keys in bound for key in keys)), sets
 
     def _ordinal(self, node: exp.Expr, tree: SelectQuery) -> exp.Expr:
         text = str(node.this)
