@@ -24,6 +24,7 @@ from penstock.algebra import (
     Gaps,
     Lasting,
     NRRJoin,
+    RelationToStream,
     Restamp,
     Scan,
     Sequenced,
@@ -241,6 +242,8 @@ def _last_end(node: Algebra, world: World, highs: Mapping[str, int], waits: bool
     if isinstance(node, NRRJoin):
         return _last_end(node.left, world, highs, waits)
     below = node.streams if isinstance(node, Sequenced) else node.inputs
+    if isinstance(node, RelationToStream) and node.settled:
+        below = node.ending_inputs
     last = max(
         (end for end in (_last_end(child, world, highs, waits) for child in below) if end is not None), default=None
     )

@@ -32,13 +32,19 @@ class RelationToStream(Emitted, Unary):
     Args:
         by_values: as the answer of a query it emits the rows of an instant in the order of their values, as FREQUENCY
             picks of them.
+        settled: a rule has put windows below that end nothing which is emitted: `--drain` does not wait for their ends.
     """
 
     kind: StreamKind
     by_values: bool = field(default=False, metadata={"transparent": True, **NOT_IN_DATA})
+    settled: bool = field(default=False, metadata=NOT_IN_DATA)
 
     def __post_init__(self) -> None:
         need_relations(self.inputs, "P0307")
+
+    @property
+    def ending_inputs(self) -> tuple[Algebra, ...]:
+        return tuple(window.input for window in own_windows(self)) if self.settled else self.inputs
 
     def as_read(self) -> Algebra:
         windowless = self.input.without_window() if self.kind is StreamKind.ISTREAM else None

@@ -7,6 +7,7 @@ which the row enters plus that offset. So rows that agree in such a column enter
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 
 import pyarrow as pa
 
@@ -28,11 +29,19 @@ def offset_of(expression: Expression, below: Timestamps) -> int | None:
         return offset_of(expression.arguments[0], below)
     if expression.function in ("ADD", "SUB"):
         moved, by = expression.arguments
-        offset = offset_of(moved, below)
-        ticks = by.value if isinstance(by, Literal) and pa.types.is_integer(by.type) else None
-        if offset is not None and pa.types.is_integer(moved.type) and isinstance(ticks, int):
+        offset, ticks = offset_of(moved, below), _ticks(by, moved.type)
+        if offset is not None and ticks is not None:
             return offset + ticks if expression.function == "ADD" else offset - ticks
     return None
+
+
+def _ticks(by: Expression, type_: pa.DataType) -> int | None:
+    """Return by how many ticks a constant moves a value of `type_`; None where that is not known, or might overflow."""
+    if not isinstance(by, Literal) or by.value is None:
+        return None
+    if pa.types.is_duration(by.type) and pa.types.is_timestamp(type_):
+        return int(by.value // timedelta(microseconds=1)) if isinstance(by.value, timedelta) else None
+    return by.value if pa.types.is_int64(type_) and isinstance(by.value, int) else None
 
 
 def shifted(found: Timestamps, width: int) -> Timestamps:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.optimizer.rules.bound_interval_joins import bound_interval_joins
 from penstock.algebra.optimizer.rules.compute_join_keys import compute_join_keys
 from penstock.algebra.optimizer.rules.evaluate_as_often_as_picked import evaluate_as_often_as_picked
 from penstock.algebra.optimizer.rules.evaluate_at_timestamps import evaluate_at_timestamps
@@ -126,6 +127,7 @@ RULES: tuple[Rule, ...] = (
     Rule("selection_into_join", selection_into_join),
     Rule("split_join_condition", split_join_condition),
     Rule("compute_join_keys", compute_join_keys),
+    Rule("bound_interval_joins", bound_interval_joins),
     Rule("push_selection_below_window", push_selection_below_window, RuleKind.PLAN),
     Rule("pull_negation_above_join", pull_negation_above_join, RuleKind.CHOICE, RulePhase.SIMPLIFY),
     Rule("push_negation_below_join", push_negation_below_join, RuleKind.CHOICE, RulePhase.SIMPLIFY),
