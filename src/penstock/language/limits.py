@@ -110,8 +110,10 @@ def beyond_limits(statement: object) -> str | None:
 
 def continues(member: QueryTree, union: SetQuery) -> bool:
     """Whether `member` is a UNION whose members are those of `union` too."""
-    alike = isinstance(member, SetQuery) and union.kind is SetOperator.UNION is member.kind
-    return alike and (member.all, member.by_name) == (union.all, union.by_name)
+    return isinstance(member, SetQuery) and (
+        (member.kind, member.all, member.by_name) == (SetOperator.UNION, union.all, union.by_name)
+        and union.kind is SetOperator.UNION
+    )
 
 
 #: Fields of trees that hold columns, and their name in messages.
