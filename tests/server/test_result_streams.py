@@ -164,13 +164,14 @@ def test_rows_that_are_gone_are_an_error_not_a_gap(client: httpx.Client, fake: F
     assert "gone" in json.loads(last)["error"]["message"]
 
 
-def test_subscriptions_end_with_the_server(server: Running) -> None:
+def test_subscriptions_end_with_the_server(server: Running, caplog: pytest.LogCaptureFixture) -> None:
     with server.client(AccessRole.READ) as client, client.stream("GET", PATH, params={"format": "arrow"}) as answer:
         before = time.monotonic()
         server.server.close()
         with pytest.raises(httpx.RemoteProtocolError):
             list(answer.iter_bytes())
     assert time.monotonic() - before < 8
+    assert not caplog.records, "the end of the server is no fault of it"
 
 
 def test_events(client: httpx.Client, server: Running, fake: FakeService) -> None:

@@ -24,7 +24,7 @@ from penstock.server.http import (
     statements,
     status,
 )
-from penstock.server.http.door import HttpDoor
+from penstock.server.http.door import HttpDoor, Interrupted
 from penstock.server.http.gate import Gate
 from penstock.server.http.problems import Refused, failure, nearest_address, problem
 
@@ -118,7 +118,7 @@ def _address_below_a_query(request: Request) -> str | None:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    if isinstance(error, ClientDisconnect):
+    if isinstance(error, ClientDisconnect | Interrupted):
         raise error
     return failure(error, f"{request.method} {request.url.path} failed")
 
