@@ -28,6 +28,7 @@ LAYERS = (
     ("quantities", "arrays"),
     (
         "types",
+        "time_zones",
         "settings",
         "figures",
         "deep_trees",
@@ -71,6 +72,7 @@ ONLY = {
         "storage",
         "temporary",
         "types",
+        "time_zones",
         "settings",
         "tree",
         "expressions",

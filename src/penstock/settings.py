@@ -23,6 +23,7 @@ from penstock.quantities import (
     size_in_bytes,
 )
 from penstock.shedding.policies import DEFAULT, POLICIES
+from penstock.time_zones import known_zone
 
 
 def _boolean(text: str) -> bool:
@@ -118,6 +119,11 @@ def _length(text: str) -> float:
     return seconds
 
 
+def _time_zone(text: str) -> str:
+    """Return the name of a zone as the data have it. Raises PenstockError P0212."""
+    return known_zone(text).name
+
+
 def _share(text: str) -> float:
     """Return a part of a whole, above 0 and up to 1."""
     try:
@@ -179,7 +185,9 @@ def _approximations(text: str) -> tuple[tuple[str, float], ...]:
 FIXED = ("spark.", "metrics_")
 #: What is chosen by a command of the shell, and is no setting -> the hint.
 _ELSEWHERE = {
-    **dict.fromkeys(("timezone", "time_zone"), "all times are in UTC; + INTERVAL 5 HOURS shifts one"),
+    **dict.fromkeys(
+        ("timezone", "zone"), "SET time_zone = 'Europe/Berlin' is the zone in which times are read and shown"
+    ),
     "format": "in the shell \\format csv chooses how rows are written",
     "timing": "in the shell \\timing on shows how long each statement took",
     "expanded": "in the shell \\x on writes a line for each value",
@@ -225,11 +233,20 @@ class Setting:
             self.parse("\0")
         except ValueError as error:
             return str(error)
+        except PenstockError as error:
+            return f"a time zone, {error.hint}"
         return "any text"
 
 
 TABLE: tuple[Setting, ...] = (
     Setting("integer_division", False, _boolean, "`/` between integers truncates, as in STREAM"),
+    Setting(
+        "time_zone",
+        "UTC",
+        _time_zone,
+        "the zone of what is written without one and of what clocks show: casts between times, dates and texts, HOUR, "
+        "DATE_TRUNC, months; rows of answers stay in UTC",
+    ),
     Setting(
         "approximate_aggregates",
         (),

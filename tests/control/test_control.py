@@ -390,6 +390,18 @@ def test_settings_of_a_session_stay_with_what_was_declared(tmp_path: Path) -> No
             system.run("SHOW QUERIES;", settings={"no_such": "1"})
 
 
+def test_the_time_zone_of_a_session_is_part_of_a_query(tmp_path: Path) -> None:
+    with server(tmp_path) as system:
+        system.done(STREAM)
+        system.done("SET time_zone = 'Europe/Berlin'; CREATE QUERY a AS SELECT HOUR(TIMESTAMP_SECONDS(v)) AS h FROM S;")
+        system.done("CREATE QUERY b AS SELECT HOUR(TIMESTAMP_SECONDS(v)) AS h FROM S;")
+        assert "SET time_zone = 'Europe/Berlin';\nCREATE QUERY `a`" in system.control.catalog_text()
+    with server(tmp_path) as system:
+        system.done("INSERT INTO S VALUES (1, 3), (2, 3);")
+        system.engine.round()
+        assert [[row["h"] for row in system.answers(name)] for name in "ab"] == [[1], [0]]
+
+
 def test_two_controls_cannot_use_one_checkpoint(tmp_path: Path) -> None:
     with server(tmp_path), pytest.raises(PenstockError, match="P0609"):
         Server(tmp_path)

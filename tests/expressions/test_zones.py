@@ -16,7 +16,7 @@ from test_dates_at_limits import TICKS, agree, call_over, raw, times
 
 from penstock.errors import PenstockError
 from penstock.expressions.evaluation.evaluate import evaluate
-from penstock.expressions.values.zones import Zone, zone_of
+from penstock.time_zones import Zone, zone_of
 
 _FIRST, _LAST = (int(dt.datetime(year, 1, 1, tzinfo=dt.UTC).timestamp()) for year in (1970, 2038))
 _NAMES = sorted((files("tzdata") / "zones").read_text(encoding="utf-8").split())

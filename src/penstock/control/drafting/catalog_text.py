@@ -14,6 +14,7 @@ from penstock.settings import Settings
 #: Settings that bear on what a declaration means.
 _MEANING = (
     "integer_division",
+    "time_zone",
     "seed",
     "shed_memory",
     "shed_cpu",

@@ -31,12 +31,18 @@ from penstock.expressions.values.datum import (
     Datum,
     Kernel,
     arrays,
+    choose,
     from_numbers,
     is_scalar,
+    length_of,
     null_unless,
+    null_where_any,
     numbers,
     over_distinct,
+    to_array,
 )
+from penstock.expressions.values.zones import checked_zone, shifted
+from penstock.time_zones import Zone
 from penstock.types import TIMESTAMP, WALL_CLOCK
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
@@ -58,6 +64,8 @@ _UNITS = {
     "MILLISECOND": "millisecond",
     "MICROSECOND": "microsecond",
 }
+#: Units that are parts of a day.
+_OF_DAY = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 
 
@@ -100,10 +108,17 @@ def _unit(name: str, argument: Expression) -> str | None:
 
 
 def _date_trunc_rule(name: str, arguments: Sequence[Expression]) -> Typed:
-    unit, value = arguments
+    unit, value, *zone = arguments
     if is_temporal(unit.type) and isinstance(value, Literal) and str(value.value).upper() in _UNITS:
         raise misfit(name, [unit.type, value.type], f"the unit comes first: {name}('{value.value}', ..)")
     _unit(name, unit)
+    if zone:
+        checked_zone(zone[0])
+        return (
+            implicit(unit, STRING, name),
+            implicit(value, TIMESTAMP, name),
+            implicit(zone[0], STRING, name),
+        ), TIMESTAMP
     time = value if value.type == WALL_CLOCK else implicit(value, TIMESTAMP, name)
     return (implicit(unit, STRING, name), time), time.type
 
@@ -130,7 +145,20 @@ def _truncate(value: Datum, unit: Datum, type_: pa.DataType) -> Datum:
 
 
 def _date_trunc(arguments: Arguments, type_: pa.DataType) -> Datum:
-    return _truncate(arguments[1], arguments[0], type_)
+    unit, value, *zone = arguments
+    if not zone:
+        return _truncate(value, unit, type_)
+    times = to_array(value, length_of(arguments))
+    clocks = shifted(times, zone[0], Zone.offset_at, WALL_CLOCK)
+    starts = _truncate(clocks, unit, WALL_CLOCK)
+    # A day begins at the instant that its clock shows; an hour that exists twice begins twice, with the offset of each.
+    days = shifted(starts, zone[0], lambda of, wall_clock: -of.offset_of_local(wall_clock), TIMESTAMP)
+    passed = numbers(clocks) - numbers(starts)
+    within = null_where_any(gregorian.moved_back(times, passed), starts)
+    of_day = pc.is_in(pc.utf8_upper(unit), value_set=pa.array(_OF_DAY))
+    if is_scalar(of_day):
+        return within if of_day.as_py() else days
+    return choose(of_day, within, days)
 
 
 def _trunc(arguments: Arguments, type_: pa.DataType) -> Datum:
@@ -425,7 +453,8 @@ FUNCTIONS = (
     Function("MINUTE", "time", _temporal(INT), _field("minute"), "minute, 0 to 59"),
     Function("SECOND", "time", _temporal(INT), _field("second"), "second, 0 to 59"),
     Function(
-        "DATE_TRUNC", "unit, time", _date_trunc_rule, _date_trunc, "start of the YEAR, WEEK, HOUR, ... of a time",
+        "DATE_TRUNC", "unit, time [, zone]", _date_trunc_rule, _date_trunc,
+        "start of the YEAR, WEEK, HOUR, ... of a time, as clocks of the zone show them",
         rises_with=1,
     ),
     Function(

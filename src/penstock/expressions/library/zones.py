@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.expressions.coercion import STRING, implicit
 from penstock.expressions.library.registry import Function
 from penstock.expressions.nodes import Expression
-from penstock.expressions.values.datum import Arguments, Datum, length_of, to_array
-from penstock.expressions.values.zones import Integers, Zone, checked_zone, shifted
+from penstock.expressions.values.casts import convert
+from penstock.expressions.values.datum import Arguments, Datum, choose, length_of, to_array
+from penstock.expressions.values.text_casts import OFFSET_BEHIND
+from penstock.expressions.values.zones import checked_zone, shifted
+from penstock.time_zones import Integers, Zone
 from penstock.types import TIMESTAMP, WALL_CLOCK
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
@@ -44,6 +48,12 @@ def _convert_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     return (*zones, implicit(time, WALL_CLOCK, name)), WALL_CLOCK
 
 
+def _text_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    text, zone = arguments
+    checked_zone(zone)
+    return (implicit(text, STRING, name), implicit(zone, STRING, name)), TIMESTAMP
+
+
 def _to_wall_clock(zone: Zone, instants: Integers) -> Integers:
     return zone.offset_at(instants)
 
@@ -72,7 +82,20 @@ def _convert(arguments: Arguments, type_: pa.DataType) -> Datum:
     return shifted(instants, target, _to_wall_clock, type_)
 
 
+def _of_text(arguments: Arguments, type_: pa.DataType) -> Datum:
+    """Read by the wall clock of the zone what is written without an offset."""
+    texts = to_array(arguments[0], length_of(arguments))
+    clocks, instants = convert(texts, WALL_CLOCK), convert(texts, TIMESTAMP)
+    local = shifted(clocks, arguments[1], _from_wall_clock, TIMESTAMP)
+    return choose(pc.match_substring_regex(texts, OFFSET_BEHIND), instants, local)
+
+
 FUNCTIONS = (
+    Function(
+        "TIMESTAMP_IN_ZONE", "string, zone", _text_rule, _of_text,
+        "a TIMESTAMP read from a string; one that is written without an offset is a time of the zone's clocks",
+        checks=True,
+    ),
     Function(
         "AT_TIME_ZONE", "time, zone", _at_rule, _at,
         "of a TIMESTAMP the time that clocks of the zone show, a TIMESTAMP_NTZ; of a TIMESTAMP_NTZ the instant at which"

@@ -164,6 +164,13 @@ def timestamps(days: Integers, clock: Integers, *like: Datum) -> pa.Array:
     return scaled(days, DAY, clock, TIMESTAMP, *like)
 
 
+def moved_back(times: pa.Array, lengths: Integers) -> pa.Array:
+    """Return times less lengths of at most a day each, in microseconds; NULL beyond 64 bits."""
+    ticks = numbers(times)
+    moved = ticks - lengths
+    return null_unless(moved <= ticks, from_numbers(moved, times.type, times))
+
+
 def scaled(count: Integers, unit: int, rest: Integers | int, type_: pa.DataType, *like: Datum) -> pa.Array:
     """Return `count * unit + rest` as values of the 64-bit `type_`, NULL where one of `like` is, and beyond 64 bits.
 

@@ -32,6 +32,8 @@ _MOMENT = (
     r"(?:[ T](?:(?P<h>\d{1,2})(?::(?P<i>\d{1,2})(?::(?P<s>\d{1,2})(?:\.(?P<f>\d{0,9}))?)?)?"
     r"(?P<z>\s*(?:Z|UTC|GMT|UT|(?:(?:UTC|GMT|UT)?(?P<zs>[+-])(?P<zh>\d{1,2})(?::?(?P<zm>\d{2}))?)))?)?)?)?)?$"
 )
+#: An offset at the end of a text that is a TIMESTAMP.
+OFFSET_BEHIND = r"(?:Z|UTC|GMT|UT|[T ]\d{1,2}(?::\d{1,2}){0,2}(?:\.\d*)?\s*(?:UTC|GMT|UT)?[+-]\d{1,2}(?::?\d{2})?)\s*$"
 
 
 def _trim(array: pa.Array) -> pa.Array:

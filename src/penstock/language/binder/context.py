@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import NoReturn, TypeVar
 
 from penstock.errors import PenstockError, Position, ScriptWarning
@@ -17,6 +18,7 @@ from penstock.language.catalog import Catalog
 from penstock.language.queries import Name
 from penstock.language.text import SourceText, TextSpan
 from penstock.settings import Settings
+from penstock.time_zones import known_zone
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -71,6 +73,12 @@ class Context:
     def read_uncoalesced(self) -> tuple[str, ...]:
         """Return each of `uncoalesced` once, in order."""
         return tuple(dict.fromkeys(self.uncoalesced))
+
+    @cached_property
+    def zone(self) -> str | None:
+        """The zone that the session has set; None where it is UTC."""
+        name = str(self.settings["time_zone"])
+        return None if known_zone(name).is_utc else name
 
     @property
     def is_live(self) -> bool:

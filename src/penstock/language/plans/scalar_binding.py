@@ -103,7 +103,9 @@ class ScalarReader:
 
     def _bound(self, part: Part, bind: Callable[[exp.Expr, Context], T]) -> T:
         source = SourceText(part.text())
-        context = Context(source, self.context.catalog, self.context.settings, failed=self.context.failed)
+        # A plan has the zones of its expressions in their text.
+        settings = self.context.settings.with_value("time_zone", "UTC")
+        context = Context(source, self.context.catalog, settings, failed=self.context.failed)
         try:
             node = parse_expression(source)
             for error, span in refusals(node):

@@ -12,11 +12,11 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.algebra import Source
 from penstock.errors import PenstockError, counted, nearest
-from penstock.expressions.calls.functions import build_cast
 from penstock.expressions.evaluation.evaluate import cast_together, literal_of
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scalars.local_time import cast_in
 from penstock.language.binder.scope import Scope
 from penstock.language.binder.statements.names import column_named, distinct_names
 from penstock.language.binder.statements.rows import WRITABLE
@@ -139,7 +139,7 @@ def _column_values(
 
     def cast(type_: pa.DataType, first: int) -> Expression:
         span = span_of(values[first][1])
-        return context.guard(span, lambda: build_cast(Column(type_, 0), column.type, try_=True))
+        return context.guard(span, lambda: cast_in(context.zone, Column(type_, 0), column.type, try_=True))
 
     converted, wrong = cast_together(literals, cast), False
     for value, literal, (_, node) in zip(converted, literals, values, strict=True):

@@ -92,6 +92,15 @@ def _start(at: CalendarTime, unit: str) -> CalendarTime | None:
     return CalendarTime(at.days, at.clock // _CLOCK[unit] * _CLOCK[unit]) if unit in _CLOCK else None
 
 
+def _start_in(at: CalendarTime, unit: str, name: str) -> CalendarTime | None:
+    """Return the start of a unit of the clock of a zone. Parts of a day begin with the offset of the time itself."""
+    clock = _to_zone(at, name)
+    start = None if clock is None else _start(clock, unit)
+    if clock is None or start is None:
+        return None
+    return _instant(at.ticks - (clock.ticks - start.ticks)) if unit.upper() in _CLOCK else _from_zone(start, name)
+
+
 def _start_of_day(at: CalendarTime, unit: str) -> CalendarTime | None:
     return None if unit.upper() in ("DAY", "DD", *_CLOCK) else _start(at, unit)
 
@@ -178,7 +187,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "HOUR": lambda at: at.clock // _CLOCK["HOUR"],
     "MINUTE": lambda at: at.clock // _CLOCK["MINUTE"] % 60,
     "SECOND": lambda at: at.clock // _CLOCK["SECOND"] % 60,
-    "DATE_TRUNC": lambda unit, at: _start(at, unit),
+    "DATE_TRUNC": lambda unit, at, *zone: _start_in(at, unit, *zone) if zone else _start(at, unit),
     "TRUNC": _start_of_day,
     "UNIX_SECONDS": lambda at: at.ticks // 1_000_000,
     "UNIX_MILLIS": lambda at: at.ticks // 1_000,

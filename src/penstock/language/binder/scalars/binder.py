@@ -15,6 +15,7 @@ from penstock.expressions.coercion import TEXTS_JOINED, is_numeric
 from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.nodes import AggregateCall, Cast, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.scalars.local_time import call_in
 from penstock.language.binder.scope import Scope
 from penstock.language.binder.stream_summaries import StreamSummaries
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
@@ -159,6 +160,8 @@ class ScalarBinder:
             self._warn_of_numbers(node, (node.this, node.expression), bound)
         elif isinstance(node, exp.Anonymous):
             self._warn_of_numbers(node, node.expressions, bound)
+        if self.context.zone is not None:
+            bound = self.context.guard(span or span_of(node), lambda: call_in(self.context.zone, bound, arguments))
         return bound
 
     def _warn_of_numbers(self, node: exp.Expr, sides: Sequence[exp.Expr], bound: Expression) -> None:

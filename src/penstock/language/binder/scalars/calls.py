@@ -14,7 +14,7 @@ from penstock.expressions.aggregates.arguments import between
 from penstock.expressions.aggregates.bounds import BOUNDED, CONFIDENCE, Bounds
 from penstock.expressions.aggregates.hll_sketch import HLL_SKETCH_AGG, lg_of
 from penstock.expressions.aggregates.sketch import divided, quantile_of_normal
-from penstock.expressions.calls.functions import build_aggregate, build_call, build_cast, function, is_aggregate
+from penstock.expressions.calls.functions import build_aggregate, build_call, function, is_aggregate
 from penstock.expressions.coercion import BIGINT, DOUBLE, cast_to
 from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.evaluation.fold import fold as fold_constant
@@ -35,6 +35,7 @@ from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_
 from penstock.language.binder.scalars.estimates import ESTIMATE, estimate, of_estimate
 from penstock.language.binder.scalars.frequent_bounds import MISSED_BOUND, missed_bound, of_frequent
 from penstock.language.binder.scalars.intervals import interval
+from penstock.language.binder.scalars.local_time import cast_in, casts_in
 from penstock.language.binder.scalars.summary_estimates import summary_estimate
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.catalog import Catalog
@@ -233,7 +234,7 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
         binder.context.fail("P0204", f"unknown function {name}", name_span(node), elsewhere)
     if name in _TYPES and user is None and len(node.expressions) == 1:
         argument = binder.bind(node.expressions[0])
-        return binder.context.guard(name_span(node), lambda: build_cast(argument, parse_type(name)))
+        return binder.context.guard(name_span(node), lambda: cast_in(binder.context.zone, argument, parse_type(name)))
     known = (
         isinstance(user, UserFunction)
         or name.lower() in binder.context.failed
@@ -245,7 +246,8 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if not known:
         raise BindingFailed
     if isinstance(user, UserFunction):
-        return binder.context.guard(name_span(node), lambda: build_user_call(user, arguments))
+        called = binder.context.guard(name_span(node), lambda: build_user_call(user, arguments))
+        return casts_in(binder.context.zone, called, arguments)
     if name.lower() in binder.context.failed:
         binder.context.fail_silently()
     return binder.call(name, node, arguments, name_span(node))
@@ -320,6 +322,7 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
     order = time_of(binder.scope) if known is not None and known.timed else None
     call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
+    call = casts_in(context.zone, call, [*bound, *([] if order is None else [order])])
     if bound and call.arguments and pa.types.is_string(bound[0].type) and call.arguments[0].type != bound[0].type:
         hint = "declare the column as a number, or write CAST(.. AS DOUBLE), which means the same"
         context.warn(f"{name} over a text: what is no number in it is NULL and left out", name_span(node), hint)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.errors import nearest
-from penstock.expressions.calls.functions import build_call, build_cast
+from penstock.expressions.calls.functions import build_call
 from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.coercion import is_numeric
 from penstock.expressions.evaluation.fold import fold
@@ -21,6 +21,7 @@ from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars import lengths, periods
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
 from penstock.language.binder.scalars.intervals import moved
+from penstock.language.binder.scalars.local_time import cast_in
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries, embedded_tree
 from penstock.language.dialect import Cql, span_of
 from penstock.language.elsewhere import NAMES
@@ -502,7 +503,7 @@ def _cast(binder: ScalarBinder, node: exp.Expr) -> Expression:
     target = node.args["to"]
     type_ = binder.context.guard(span_of(target), lambda: parse_type(target.sql(dialect=Cql)))
     try_ = isinstance(node, exp.TryCast)
-    return binder.context.guard(span_of(node), lambda: build_cast(argument, type_, try_=try_))
+    return binder.context.guard(span_of(node), lambda: cast_in(binder.context.zone, argument, type_, try_))
 
 
 def _at_time_zone(binder: ScalarBinder, node: exp.Expr) -> Expression:

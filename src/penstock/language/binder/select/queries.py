@@ -51,6 +51,7 @@ from penstock.language.binder.scalars import lengths, periods
 from penstock.language.binder.scalars.binder import name_of
 from penstock.language.binder.scalars.calls import called_aggregate
 from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scalars.local_time import cast_in
 from penstock.language.binder.scalars.stars import star_columns
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.select.clauses import Clauses, Correlated, SelectItem
@@ -198,7 +199,7 @@ def _alike(
     ]
     columns = [list(column) for column in zip(*node_types, strict=True)]
     types = [_common(word, column, i, parts[-1].span, context) for i, column in enumerate(columns)]
-    return [_as_types(node, types, nulls) for node, nulls in zip(nodes, bare, strict=True)]
+    return [_as_types(node, types, nulls, context.zone) for node, nulls in zip(nodes, bare, strict=True)]
 
 
 def _bare_nulls(part: QueryTree) -> frozenset[int]:
@@ -223,12 +224,12 @@ def _common(word: str, types: list[pa.DataType], column: int, span: TextSpan, co
     return pa.string() if pa.types.is_null(common) else common
 
 
-def _as_types(node: Algebra, types: list[pa.DataType], nulls: frozenset[int]) -> Algebra:
+def _as_types(node: Algebra, types: list[pa.DataType], nulls: frozenset[int], zone: str | None) -> Algebra:
     if list(node.schema.types) == types:
         return node
     columns = [Column(f.type, i, f.name) for i, f in enumerate(node.schema)]
     expressions = tuple(
-        Literal(t, None) if i in nulls and t != c.type else cast_to(c, t)
+        Literal(t, None) if i in nulls and t != c.type else cast_in(zone, c, t)
         for i, (c, t) in enumerate(zip(columns, types, strict=True))
     )
     return Project(node, expressions, tuple(Field(f.name, t) for f, t in zip(node.schema, types, strict=True)))

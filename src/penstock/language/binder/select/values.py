@@ -11,11 +11,12 @@ from sqlglot import exp
 from penstock.algebra import Constant
 from penstock.errors import PenstockError, counted
 from penstock.expressions.calls.volatile import volatile
-from penstock.expressions.coercion import cast_to, common_type
+from penstock.expressions.coercion import common_type
 from penstock.expressions.evaluation.evaluate import cast_together, literal_of
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scalars.local_time import cast_in
 from penstock.language.binder.scope import Scope
 from penstock.language.dialect import span_of
 from penstock.language.queries import ValuesQuery
@@ -68,4 +69,4 @@ def _column(
         context.fail("P0305", f"column {position + 1} of VALUES is {shown}", tree.span, "CAST one of them")
     type_ = pa.string() if pa.types.is_null(common) else common
     literals = [Literal(type_, None) if pa.types.is_null(value.type) else literal_of(value) for value in values]
-    return type_, cast_together(literals, lambda kind, _: cast_to(Column(kind, 0, ""), type_))
+    return type_, cast_together(literals, lambda kind, _: cast_in(context.zone, Column(kind, 0, ""), type_))
