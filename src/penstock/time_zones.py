@@ -86,8 +86,27 @@ class Zone:
         first, behind = np.searchsorted(points, [times.min(), most], "right")
         if first == behind:
             return np.broadcast_to(self._lengths[first], len(times))
-        found: Integers = self._lengths[first : behind + 1][np.searchsorted(points[first:behind], times, "right")]
+        found: Integers = self._lengths[first : behind + 1][_passed(points[first:behind], times, most)]
         return found
+
+
+#: Microseconds of a bin, as a power of two (some 13 days), and how many bins there may be.
+_BIN, _MOST_BINS = 40, 1 << 16
+
+
+def _passed(points: Integers, times: Integers, most: int) -> Integers:
+    """Return how many of `points` each time has reached. Times in no order are looked up by bins that have one point at
+    most, which takes the same time for any number of points."""
+    least = times.min()
+    bins = ((int(most) - int(least)) >> _BIN) + 1
+    if len(points) == 1 or bins > _MOST_BINS or (np.diff(points) <= 1 << _BIN).any():
+        counted: Integers = np.searchsorted(points, times, "right")
+        return counted
+    before = np.searchsorted(points, least + (np.arange(bins) << _BIN), "right")
+    following = np.append(points, np.iinfo(np.int64).max)[before]
+    place = (times - least) >> _BIN
+    passed: Integers = before[place] + (times >= following[place])
+    return passed
 
 
 @lru_cache(maxsize=1)
