@@ -28,6 +28,7 @@ from penstock.algebra import (
     Project,
     RelationScan,
     RelationToStream,
+    Restamp,
     RowWindow,
     Sample,
     Select,
@@ -130,6 +131,8 @@ class Maker:
             lambda d: self.project(self.window(RelationToStream(self.relation(d), self.draw.choice(list(StreamKind))))),
             lambda d: self.select(self.window(self.view(d))),
             lambda d: self.select(self.union(d)),
+            lambda d: self.select(self.in_windows()),
+            lambda d: self.project(self.interval_join()),
             lambda d: self.select(self.set_operation(d)),
             lambda d: self.select(self.coalesced(self.relation(d))),
             lambda d: self.select(self.first(self.relation(d))),
@@ -190,6 +193,27 @@ class Maker:
         equal = ((one.index, other.index),) if one and other and self.draw.random() < 0.5 else ()
         joined = Join(left, right, equal)
         return Join(left, right, equal, self.condition(joined)) if self.draw.random() < 0.5 else joined
+
+    def in_windows(self) -> Algebra:
+        """Groups of windows as columns."""
+        length, slide = self.draw.choice([(2, 2), (4, 2), (3, 3)])
+        windows = Restamp(self.select(StreamScan(S, (0, 1, 2, 3))), length, slide, self.draw.randrange(slide))
+        rows = self.select(Window(windows, WindowKind.UNBOUNDED))
+        group = (self.draw.choice([4, 5, 6]), *self.draw.sample((1, 2), self.draw.randint(0, 1)))
+        return Aggregate(rows, group, (AggregateCall(LONG, "COUNT", ()),), ("n",))
+
+    def interval_join(self) -> Algebra:
+        """A join of whole streams that bounds the time between their rows."""
+        left, right = (Window(StreamScan(s, (0, 1, 2, 3)), WindowKind.UNBOUNDED) for s in (S, T))
+        one, other = Column(LONG, 0, "ts"), Column(LONG, 4, "ts")
+
+        def bound(comparison: str, ticks: int) -> Expression:
+            return Call(BOOL, comparison, (other, Call(LONG, "ADD", (one, Literal(LONG, ticks)))))
+
+        back, ahead = self.draw.randint(-3, 1), self.draw.randint(-1, 3)
+        near = Call(BOOL, "AND", (bound("GE", back), bound(self.draw.choice(["LE", "LT"]), ahead)))
+        kind = self.draw.choice([*SemiKind, None, None])
+        return Join(left, right, (), near) if kind is None else SemiJoin(left, right, ((1, 1),), near, kind)
 
     def nrr_join(self, depth: int) -> Algebra:
         left: Algebra = Window(self.stream(depth), WindowKind.RANGE, self.draw.choice([1, 3]), self.slide)
@@ -326,7 +350,7 @@ def seeds(case_count: int | None, case_seed: int | None, usual: int) -> range:
 
 def test_optimized_plans_mean_the_same(case_count: int | None, case_seed: int | None) -> None:
     fired: set[str] = set()
-    for seed in seeds(case_count, case_seed, 200):
+    for seed in seeds(case_count, case_seed, 400):
         query, inputs = case(seed)
         trace: list[TraceStep] = []
         planning = Planning(made_up([query], seed))

@@ -9,7 +9,7 @@ from penstock.algebra.nodes.join import Join, never_loses
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.nodes.windows import unbounded
-from penstock.algebra.optimizer.rules.windows_of_time import in_window
+from penstock.algebra.optimizer.rules.windows_of_time import changed_outside_rstream, in_window
 from penstock.algebra.properties.timestamps import offset_of, shifted
 from penstock.expressions.nodes import Call, Expression, columns_of, conjuncts
 from penstock.types import LONGEST_TICKS
@@ -35,7 +35,7 @@ class _Reach:
             self.back = back if self.back is None else min(self.back, back)
 
 
-def bound_interval_joins(node: Algebra) -> Algebra:
+def bound_interval_joins(root: Algebra) -> Algebra:
     """A [RANGE UNBOUNDED] join B [RANGE UNBOUNDED], where the condition has b.ts BETWEEN a.ts - l AND a.ts + u, is all
     that A [RANGE u + 1 tick] join B [RANGE l + 1 tick] ever returns.
 
@@ -45,10 +45,15 @@ def bound_interval_joins(node: Algebra) -> Algebra:
     and NOT EXISTS are final when a row of A enters if no partner comes later (u <= 0), so A is needed at its own
     instant.
     Unsound for:
+    - an RSTREAM above, which is evaluated at every arrival on its own windows;
     - an outer join or NOT EXISTS whose partners may come later: what is without a partner at the end stays;
     - columns that do not hold the instant at which rows enter;
     - INT columns that are moved by a constant, whose sum may leave the type.
     """
+    return changed_outside_rstream(root, _changed)
+
+
+def _changed(node: Algebra) -> Algebra:
     if not isinstance(node, Join | SemiJoin | OuterJoin) or not all(map(never_loses, node.inputs)):
         return node
     if node.is_complete_at_once:

@@ -11,10 +11,10 @@ from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, SemiJoin
 from penstock.algebra.nodes.set_operations import Except, Intersect
 from penstock.algebra.nodes.windows import unbounded
-from penstock.algebra.optimizer.rules.windows_of_time import in_window
+from penstock.algebra.optimizer.rules.windows_of_time import changed_outside_rstream, in_window
 
 
-def evaluate_at_timestamps(node: Algebra) -> Algebra:
+def evaluate_at_timestamps(root: Algebra) -> Algebra:
     """op(S [RANGE UNBOUNDED], ..) = ISTREAM(op(S [NOW], ..)) [RANGE UNBOUNDED], where op groups by, compares or joins
     on a column that holds the instant at which rows enter.
 
@@ -22,11 +22,16 @@ def evaluate_at_timestamps(node: Algebra) -> Algebra:
     nothing leaves. So what op finds of them in S [NOW] at τ is what it finds for ever. The results of two instants
     differ in that column, so ISTREAM loses none. State: the rows of one instant.
     Unsound for:
+    - an RSTREAM above, which is evaluated at every arrival on its own windows;
     - S [RANGE UNBOUNDED SLIDE 5], whose rows enter at a boundary, not at the timestamp that they hold;
     - a join on other columns, whose partners come later;
     - an aggregate of panes, whose value depends on how long rows are valid;
     - columns with different offsets from that instant: a.window_start = b.window_end.
     """
+    return changed_outside_rstream(root, _changed)
+
+
+def _changed(node: Algebra) -> Algebra:
     if not isinstance(node, Aggregate | Distinct | Join | SemiJoin | OuterJoin | Except | Intersect):
         return node
     if not node.is_complete_at_once or not node.is_plain_sql:

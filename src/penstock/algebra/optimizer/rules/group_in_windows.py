@@ -11,6 +11,7 @@ from penstock.algebra.nodes.restamp import Restamp
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.windows import unbounded
 from penstock.algebra.optimizer.rules.support import is_volatile
+from penstock.algebra.optimizer.rules.windows_of_time import changed_outside_rstream
 from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import BIGINT
 from penstock.expressions.nodes import (
@@ -29,7 +30,7 @@ from penstock.expressions.nodes import (
 )
 
 
-def group_in_windows(node: Algebra) -> Algebra:
+def group_in_windows(root: Algebra) -> Algebra:
     """γ_wk(σπ(TUMBLE(S)) [RANGE UNBOUNDED]) = RSTREAM(γ_k(σπ(S [RANGE l SLIDE s]))) [RANGE UNBOUNDED], with the
     columns w of the window beside each row, and so for HOP.
 
@@ -37,10 +38,15 @@ def group_in_windows(node: Algebra) -> Algebra:
     time at that boundary. Groups of other windows differ in w. No element is held: the window in time has panes, which
     are shared. Without k the row of an empty window is left out, as no row of TUMBLE is in its group.
     Unsound for:
+    - an RSTREAM above, which is evaluated at every arrival on its own windows;
     - CUMULATE: an element is in the windows of its own start alone, which no window in time says;
     - an aggregate of the columns of the window, or a group column of both, which S does not have;
     - volatile functions, which are drawn once for each window.
     """
+    return changed_outside_rstream(root, _changed)
+
+
+def _changed(node: Algebra) -> Algebra:
     if not isinstance(node, Aggregate) or not node.is_complete_at_once or not node.is_plain_sql:
         return node
     read = node.input.without_window()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.algebra.nodes.base import Algebra, ArrivalTime, is_static
+from penstock.algebra.nodes.base import Algebra, ArrivalTime, is_static, operators
+from penstock.algebra.nodes.internal import own_operators
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.nonretroactive import NRRJoin
+from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.set_operations import UnionAll
 from penstock.algebra.nodes.windows import Window, WindowKind
+from penstock.tree import Node, transform_up
 
 
 def in_window(node: Algebra, ticks: int) -> Algebra | None:
@@ -34,3 +38,17 @@ def in_window(node: Algebra, ticks: int) -> Algebra | None:
         right = in_window(node.right, ticks)
         return None if right is None else replace(node, right=right)
     return None
+
+
+def changed_outside_rstream(root: Algebra, change: Callable[[Algebra], Algebra]) -> Algebra:
+    """Return a plan with `change` of its operators; the plan itself where an RSTREAM reads one that changes: it is
+    evaluated at the arrivals of its own windows, of which the change leaves others."""
+    for node in operators(root):
+        reads_all = isinstance(node, RelationToStream) and node.kind is StreamKind.RSTREAM
+        if reads_all and any(change(one) is not one for child in node.inputs for one in own_operators(child)):
+            return root
+
+    def changed(node: Node) -> Node:
+        return change(node) if isinstance(node, Algebra) else node
+
+    return transform_up(root, changed)
