@@ -34,8 +34,7 @@ LAYERS = (
         "deep_trees",
         "tree",
         "explain",
-        "modules",
-        "lazy_pandas",
+        "loading",
         "server_reports",
         "notebook",
         "compilation",
@@ -347,8 +346,8 @@ def test_an_open_type_is_noticed(source: str, names: list[str], tmp_path: Path) 
 
 #: Folders of like things, a file each, that may be longer than others.
 REGISTRIES = {
-    "algebra/nodes", "algebra/optimizer/rules", "expressions/aggregates", "language/statements",
-    "physical/planning/lowering",
+    "algebra/nodes", "algebra/optimizer/rules", "expressions/aggregates", "expressions/library",
+    "language/statements", "physical/planning/lowering",
 }  # fmt: skip
 
 

@@ -321,7 +321,7 @@ def catalog() -> Declared:
         ("SELECT /* Fli", []),
         ("SELECT 1 -- x\nFROM Flig", ["Flights"]),
         ("SELEC", ["`select`", "SELECT"]),
-        ("SELECT * FRO", ["FROM", "FROM_UNIXTIME"]),
+        ("SELECT * FRO", ["FROM", "FROM_UNIXTIME", "FROM_UTC_TIMESTAMP"]),
         ("SELECT ", []),
         ("", []),
         ("SELECT STRING_AG", ["STRING_AGG"]),

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from penstock import lazy_pandas
+from penstock.loading import lazy_pandas
 
 
 def main() -> None:

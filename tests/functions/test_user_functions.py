@@ -239,7 +239,7 @@ def test_a_worker_takes_the_module_that_the_driver_took(tmp_path: Path) -> None:
         (tmp_path / place).mkdir()
         (tmp_path / place / "words.py").write_text(f"def said(numbers): return '{place}'\n")
     ship = (
-        "import sys, pickle; from penstock import modules; modules.look_beside(sys.argv[1])\n"
+        "import sys, pickle; from penstock.loading import modules; modules.look_beside(sys.argv[1])\n"
         "from penstock.expressions.calls.user_functions import make\n"
         "from penstock.expressions.user import *\n"
         "f = make(UserFunction, load('words:said'), 'STRING', 'f', reference='words:said')\n"
@@ -256,7 +256,7 @@ def test_a_worker_takes_the_module_that_the_driver_took(tmp_path: Path) -> None:
 
 
 SHIPS = (
-    "import sys, pickle; from penstock import modules; modules.look_beside(sys.argv[1])\n"
+    "import sys, pickle; from penstock.loading import modules; modules.look_beside(sys.argv[1])\n"
     "from penstock.expressions.calls.user_functions import make\n"
     "from penstock.expressions.user import *\n"
     "f = make(UserFunction, load(sys.argv[2]), 'STRING', 'f', reference=sys.argv[2])\n"
@@ -264,7 +264,7 @@ SHIPS = (
 )
 #: Calls each definition whose file is an argument, and says what became of it.
 LOADS = (
-    "import sys, pickle; from pathlib import Path; from penstock import modules, errors\n"
+    "import sys, pickle; from pathlib import Path; from penstock import errors; from penstock.loading import modules\n"
     "if sys.argv[1]: modules.look_beside(sys.argv[1])\n"
     "for name in sys.argv[2:]:\n"
     "    try: print(pickle.loads(Path(name).read_bytes())(1))\n"
@@ -349,12 +349,12 @@ IN_TURN = (
 #: Loads what was shipped, each definition when it is first called.
 SHIPPED = (
     "import sys, pickle; from pathlib import Path\n" + IN_TURN + "if sys.argv[1]:\n"
-    "    from penstock import modules; modules.look_beside(sys.argv[1])\n"
+    "    from penstock.loading import modules; modules.look_beside(sys.argv[1])\n"
     "for name in sys.argv[2:]: say(pickle.loads(Path(name).read_bytes()))\n"
 )
 #: Loads the functions of two scripts, one after the other, and calls them in turn.
 TWO_SCRIPTS = (
-    "import sys; from penstock import modules\n" + IN_TURN + "made = {}\n"
+    "import sys; from penstock.loading import modules\n" + IN_TURN + "made = {}\n"
     "for folder, name in zip(sys.argv[1:3], ('words', 'other')):\n"
     "    modules.look_beside(folder)\n"
     "    for part, kind in (('early', UserFunction), ('late', UserFunction), ('Sum', UserAggregate)):\n"
@@ -451,7 +451,7 @@ def test_the_modules_of_two_scripts_are_not_taken_for_each_other(tmp_path: Path)
     folders = with_helpers(tmp_path)
     (folders["b"] / "words.py").write_text("def late(numbers): return ['b'] * len(numbers)\n")
     call = (
-        "import sys; from penstock import modules; from penstock.expressions.user import load\n"
+        "import sys; from penstock.loading import modules; from penstock.expressions.user import load\n"
         "for folder in sys.argv[1:]:\n    modules.look_beside(folder)\n    load('words:late')\n"
     )
     ended = subprocess.run(

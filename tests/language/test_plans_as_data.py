@@ -359,6 +359,8 @@ def _as_bound(name: str, arguments: tuple[Expression, ...]) -> tuple[Expression,
     letter of ESCAPE is a constant."""
     if name in ("LIKE", "ILIKE"):
         return (*arguments[:2], *(Literal(pa.string(), "!") for _ in arguments[2:]))
+    if name in ("TIMESTAMPADD", "TIMESTAMPDIFF"):
+        return (Literal(pa.string(), "HOUR"), *arguments[1:])
     if not TABLE[name].checks:
         return arguments
     second = [cast_to(one, pa.string()) if isinstance(one, Literal) else one for one in arguments[1:2]]

@@ -74,7 +74,7 @@ def arrow(table: pa.Table) -> bytes:
 WHOLE = arrow(pa.table({"at": ["2024-03-01 09:00:00"], "room": ["hall"], "celsius": [1.0]}))
 LINE = json.dumps(ROWS[0]).encode()
 BODIES = (
-    (b'{"at": "2024-', NDJSON), (b"\xff\xfe", NDJSON), (b"[]", NDJSON), (b"null", NDJSON), (b"1", NDJSON), (b"{",
+    (b'{"at": "2024-', NDJSON), (b"\xff\xfe", NDJSON), (b"[1]", NDJSON), (b"null", NDJSON), (b"1", NDJSON), (b"{",
     NDJSON),
     (b'{"at": 1e400}', NDJSON), (b"[" * 100_000, NDJSON), (b'{"a":' * 50_000, NDJSON), (b"\x00", NDJSON),
     (b"not,the,columns\n1,2,3\n", CSV), (b'"open', CSV), (b"\x00\x00", CSV), (b"at\n1\n", CSV),

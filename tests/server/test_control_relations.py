@@ -388,7 +388,7 @@ def test_an_update_of_all_rows_is_confirmed(client: ServerClient) -> None:
         ("UPDATE penstock.settings SET value = '1 MB' WHERE name = 'snapshot_memory'", "P0805"),
         ("UPDATE rooms SET floor = 1 CONFIRM 1 ROWS", "P0103"),
         ("SELECT * FROM penstock.nothing", "P0201"),
-        ("SELECT * FROM elsewhere.queries", "P0101"),
+        ("SELECT * FROM elsewhere.queries", "P0201"),
         ("SELECT * FROM penstock.queries [RANGE 1 HOUR]", "P0301"),
         ("CREATE QUERY q AS SELECT name FROM penstock.queries", "P0751"),
         ("CREATE VIEW v AS SELECT name FROM penstock.queries", "P0751"),

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from penstock import __version__, lazy_pandas
+from penstock import __version__
 from penstock.cli.errors_shown import WRONG, errors_shown
 from penstock.cli.logs import LogFormat, LogLevel, configure
 from penstock.cli.shared.options import (
@@ -40,7 +40,8 @@ from penstock.cli.shared.options import (
 from penstock.cli.shared.scripts import read_script
 from penstock.cli.tokens import tokens
 from penstock.errors import PenstockError
-from penstock.modules import is_found, look_beside
+from penstock.loading import lazy_pandas
+from penstock.loading.modules import is_found, look_beside
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
 

@@ -624,15 +624,17 @@ class InProcessEngine:
 
 
 def _answers_of(state: _State, scope: SelectScope) -> tuple[dict[str, EmittedRows], dict[str, EmittedRows]]:
-    """Return the answers of queries: contents of relations, and elements of streams. A stream that is paused emits
-    nothing more, so that all its rows are final; a relation that is paused has no content at an instant."""
+    """Return the answers of queries: contents of relations, and elements of streams. A query that is paused emits
+    nothing more, so that all that it has emitted is final. A relation whose rows have been dropped has no content before
+    it is resumed."""
     contents: dict[str, EmittedRows] = {}
     elements: dict[str, EmittedRows] = {}
     for key, (place, query) in scope.queries.items():
         is_paused = state.standing.get(place, (0, Activity.PAUSED))[1] is Activity.PAUSED
-        if place not in state.standing or (is_paused and not query.root.is_stream):
-            continue
         answers = state.answers.get(place, KeptAnswers())
+        is_gone = is_paused and answers.dropped is not None and not answers.rows
+        if place not in state.standing or (is_gone and not query.root.is_stream):
+            continue
         heartbeat = END if is_paused else state.complete.get(place, NOTHING)
         rows = EmittedRows(query, answers.parts, heartbeat, answers.dropped)
         (elements if query.root.is_stream else contents)[key] = rows

@@ -24,10 +24,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from penstock import lazy_pandas, modules
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.coercion import BOOLEAN, cast_to, implicit, is_atomic, misfit
 from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.loading import lazy_pandas, modules
 from penstock.types import type_name
 
 NEEDED, _OPTIONAL = ("init", "update", "final"), ("merge", "expire")

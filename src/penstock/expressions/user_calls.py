@@ -27,9 +27,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock import modules
 from penstock.errors import PenstockError, counted
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction
+from penstock.loading import modules
 from penstock.types import type_name
 
 _SHOWN = 3

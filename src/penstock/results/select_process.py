@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock import lazy_pandas
 from penstock.errors import PenstockError
 from penstock.language.scripts import SelectOnce, bind_script
+from penstock.loading import lazy_pandas
 from penstock.results.select_workers import SelectRequest, no_room, write_rows
 from penstock.results.worker_process import read_message, write_message
 from penstock.runtime.allocation import arrow_by_malloc, keep_freed, release

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from penstock import modules
+from penstock.loading import modules
 
 _LENGTH = struct.Struct("<Q")
 #: Seconds after its last word in which a process has ended.

@@ -215,7 +215,7 @@ def test_errors_of_arithmetic(pg: RunningPg, statement: str, state: str) -> None
 @pytest.mark.parametrize(
     ("statement", "said"),
     [("SELECT pg_sleep(1)", "no function waits"), ("RELEASE a", "RELEASE needs a transaction"),
-     ("SELECT room FROM public.roms", "of that name in the schema public")],
+     ("SELECT room FROM public.roms", "did you mean rooms?")],
 )  # fmt: skip
 def test_what_an_error_says(pg: RunningPg, statement: str, said: str) -> None:
     with pg.connect() as connection, pytest.raises(psycopg.Error) as caught:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from penstock.errors import PenstockError
-from penstock.modules import look_beside
+from penstock.loading.modules import look_beside
 
 
 def read_script(path: Path) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from penstock.cli.shell.shell import Quit, Shell
 from penstock.cli.shell.sides import SessionSide, ShellSide
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.errors import PenstockError
-from penstock.modules import look_beside
+from penstock.loading.modules import look_beside
 from penstock.session import Session
 from penstock.settings import Settings
 

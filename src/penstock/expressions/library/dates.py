@@ -322,9 +322,11 @@ _TICKS_OF = {
 
 
 def _of_unit(result: pa.DataType, *parameters: pa.DataType) -> Callable[[str, Sequence[Expression]], Typed]:
-    """Return the rule of a function whose first argument is a unit."""
+    """Return the rule of a function whose first argument is a unit, written as a word or a text."""
 
     def rule(name: str, arguments: Sequence[Expression]) -> Typed:
+        if not isinstance(arguments[0], Literal):
+            raise PenstockError("P0203", f"the unit of {name} is a word, such as HOUR")
         _unit(name, arguments[0])
         return takes(result, STRING, *parameters)(name, arguments)
 
@@ -332,17 +334,12 @@ def _of_unit(result: pa.DataType, *parameters: pa.DataType) -> Callable[[str, Se
 
 
 def _by_unit(run: Callable[[str, pa.Array, pa.Array], pa.Array]) -> Kernel:
-    """Return the kernel of a function whose first argument is a unit, nearly always one; NULL for what is none."""
+    """Return the kernel of a function whose first argument is a unit; NULL for NULL."""
 
     def kernel(arguments: Arguments, type_: pa.DataType) -> Datum:
         units, first, second = arrays(arguments)
-        result = pa.nulls(len(units), type_)
-        for name in pc.unique(units).to_pylist():
-            kind = None if name is None else _UNITS.get(name.upper())
-            if kind is not None:
-                has_unit = pc.fill_null(pc.equal(units, name), False)
-                result = pc.if_else(has_unit, run(kind, first, second), result)
-        return result
+        unit = units[0].as_py() if len(units) else None
+        return pa.nulls(len(units), type_) if unit is None else run(_UNITS[unit.upper()], first, second)
 
     return kernel
 

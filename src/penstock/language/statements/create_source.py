@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.algebra import DeclaredPeriod, OnError, Source
 from penstock.errors import PenstockError
 from penstock.expressions.calls.functions import build_call
-from penstock.expressions.nodes import Column, Expression, columns_of
+from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.periods import check_valid
@@ -21,7 +21,7 @@ from penstock.language.binder.statements.connectors import bind_connector, optio
 from penstock.language.binder.statements.names import column_named, distinct_names
 from penstock.language.binder.statements.promises import bind_promises
 from penstock.language.binder.statements.rows import WRITABLE
-from penstock.language.binder.statements.timestamps import bind_timestamp
+from penstock.language.binder.statements.timestamps import RecordTime, bind_timestamp
 from penstock.language.catalog import Catalog
 from penstock.language.clauses import Connector, PromiseClause
 from penstock.language.commands import CreateSourceCommand, Unchanged
@@ -438,38 +438,23 @@ def _upserts(statement: CreateSource, connector: str, options: tuple[tuple[str, 
     return True
 
 
-@dataclass(frozen=True)
-class _Time:
-    """What stamps the records of a source: the column at a position, a computed value, or neither."""
-
-    domain: TimeDomain | None = None
-    column: int | None = None
-    computed: Expression | None = None
-
-    @property
-    def columns(self) -> frozenset[int]:
-        if self.computed is not None:
-            return columns_of(self.computed)
-        return frozenset() if self.column is None else frozenset((self.column,))
-
-
-def _time(statement: CreateSource, columns: Schema, context: Context) -> _Time:
+def _time(statement: CreateSource, columns: Schema, context: Context) -> RecordTime:
     if statement.timestamp is not None:
         return _timestamp(statement.timestamp, statement.name.text, columns, context)
     if statement.system_time is not None:
-        return _Time(CALENDAR)
+        return RecordTime(CALENDAR)
     if statement.is_stream:
         hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they arrive"
         context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
-    return _Time()
+    return RecordTime()
 
 
-def _likely_time(statement: CreateSource, columns: Schema) -> _Time | None:
+def _likely_time(statement: CreateSource, columns: Schema) -> RecordTime | None:
     """Return the likely timestamp where the declared one is wrong, so that what reads the source is checked all the
     same.
     """
     stamps = [i for i, f in enumerate(columns) if pa.types.is_timestamp(f.type)]
-    return _Time(CALENDAR, stamps[0]) if stamps and statement.timestamp is not None else None
+    return RecordTime(CALENDAR, stamps[0]) if stamps and statement.timestamp is not None else None
 
 
 def _operation(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None]:
@@ -627,7 +612,7 @@ def _type(column: ColumnDefinition, context: Context) -> pa.DataType:
     return UNKNOWN_TYPE if type_ is None else type_
 
 
-def _timestamp(by: TimestampBy, name: str, columns: Schema, context: Context) -> _Time:
+def _timestamp(by: TimestampBy, name: str, columns: Schema, context: Context) -> RecordTime:
     if isinstance(by.value, Name):
         index = column_named(by.value, columns, context)
         type_ = columns[index].type
@@ -653,8 +638,8 @@ def _timestamp(by: TimestampBy, name: str, columns: Schema, context: Context) ->
     return _timed_by(value, TimeDomain(unit, False))
 
 
-def _timed_by(value: Expression, domain: TimeDomain) -> _Time:
-    return _Time(domain, value.index) if isinstance(value, Column) else _Time(domain, computed=value)
+def _timed_by(value: Expression, domain: TimeDomain) -> RecordTime:
+    return RecordTime(domain, value.index) if isinstance(value, Column) else RecordTime(domain, computed=value)
 
 
 def _hint_of_type(value: Name | exp.Expr, type_: pa.DataType) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -13,7 +13,16 @@ from penstock.algebra.nodes.scans import Check, Source
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.promises import Ordered, Within
 from penstock.physical.elements import Elements, forever
-from penstock.physical.plan.spec import Feed, Memory, PassingSpec, ReducingSpec, Spec, has_one_form
+from penstock.physical.plan.spec import (
+    Feed,
+    Memory,
+    PassingSpec,
+    RecordedRejections,
+    ReducingSpec,
+    Spec,
+    Verdicts,
+    has_one_form,
+)
 from penstock.physical.plan.state.state_parts import SLOT, TIMES, StateInput, StatePart, width
 
 
@@ -160,10 +169,6 @@ class InstantCountsSpec(ReducingSpec):
     descending: bool = False
 
 
-#: Returns the rows with ticks in (after, until] that a check has rejected; None for none.
-RecordedRejections = Callable[[int, int], Elements | None]
-
-
 @dataclass(frozen=True)
 class CheckSpec(Spec):
     """The rows of port 0, all that were accepted, that break a promise; they are dead letters, but for those that a
@@ -190,6 +195,9 @@ class CheckSpec(Spec):
     def within(self) -> Within | None:
         """Return k; None for UNIQUE, which has none."""
         return getattr(self.check.promise, "within", None)
+
+    def judged(self, verdicts: Verdicts) -> CheckSpec:
+        return replace(self, recorded=verdicts(self.source, self.check.name))
 
     def describe(self) -> dict[str, str]:
         columns = ", ".join(self.names[i] for i in self.check.promise.columns)

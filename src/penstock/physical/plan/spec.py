@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self, TypeAlias, TypeVar
 
@@ -12,10 +12,16 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.expressions.nodes import Expression
+from penstock.physical.elements import Elements
 from penstock.physical.plan.state.aggregate_layout import AggregateLayout
 from penstock.physical.plan.state.state_parts import StateInput, StatePart, all_rows
 from penstock.physical.plan.step_choices import SynopsisKinds
 from penstock.types import TimeDomain
+
+#: Returns the rows with ticks in (after, until] that a check has rejected; None for none.
+RecordedRejections: TypeAlias = Callable[[int, int], Elements | None]
+#: Returns the verdicts of a check by the names of the stream and of the promise.
+Verdicts: TypeAlias = Callable[[str, str], RecordedRejections]
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,10 @@ class Spec:
         """Return whether it may emit far more rows than it received, at many instants: an advance is then divided, and
         what exceeds its part of `max_batch_answers` in a round is emitted in later ones (`Operator.portion`)."""
         return False
+
+    def judged(self, verdicts: Verdicts) -> Self:
+        """Return the operator over a past that checks of promises have judged already."""
+        return self
 
     @property
     def summary_parts(self) -> Mapping[str, SummaryDefinition]:

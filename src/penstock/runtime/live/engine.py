@@ -39,8 +39,8 @@ from penstock.physical.execution.progress import (
     timed_sources,
 )
 from penstock.physical.execution.step_failures import StepFailures, with_names
-from penstock.physical.plan.inputs import RecordedRejections
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.spec import RecordedRejections
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import as_declared, joined

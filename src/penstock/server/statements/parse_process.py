@@ -12,12 +12,12 @@ import pickle
 import sys
 from collections.abc import Iterator
 
-from penstock import lazy_pandas
 from penstock.deep_trees import on_deep_stack
 from penstock.errors import PenstockError
 from penstock.language.scripts.parse import parse_script
 from penstock.language.statements import Statement
 from penstock.language.statements.script import Script
+from penstock.loading import lazy_pandas
 from penstock.results.worker_process import read_message, write_message
 
 #: Characters of the statements that are loaded at once, where they are not one: some milliseconds.

@@ -19,7 +19,7 @@ _TURNED = {"GE": "LE", "LE": "GE", "GT": "LT", "LT": "GT", "EQ": "EQ"}
 
 
 @dataclass
-class _Reach:
+class _Distance:
     """How much later than a left row its partner enters: from -`back` to `ahead` ticks, None where that has no end."""
 
     back: int | None = None
@@ -69,10 +69,10 @@ def _changed(node: Algebra) -> Algebra:
     return _ever(node, 0, reach.back) if decided else node
 
 
-def _reach(node: Join | SemiJoin | OuterJoin) -> _Reach:
+def _reach(node: Join | SemiJoin | OuterJoin) -> _Distance:
     width = len(node.left.schema)
     times = {**node.left.timestamps, **shifted(node.right.timestamps, width)}
-    found = _Reach()
+    found = _Distance()
     for left, right in node.equal:
         if left in times and width + right in times:
             found.narrow("EQ", times[left] - times[width + right])
@@ -97,7 +97,7 @@ def _side(part: Expression, width: int) -> int | None:
     return read.pop() if len(read) == 1 else None
 
 
-def _inner(node: Join, reach: _Reach) -> Algebra:
+def _inner(node: Join, reach: _Distance) -> Algebra:
     left = _kept(node.left, reach.ahead)
     right = _kept(node.right, reach.back)
     if left is node.left and right is node.right:

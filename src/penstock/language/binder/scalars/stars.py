@@ -90,7 +90,7 @@ def _check(names: Sequence[Name], entries: Sequence[Entry], context: Context) ->
         if not any(name.matches(entry.name) for entry in entries):
             _unknown(name, entries, context)
         if any(name.key == other.key for other in names[:number]):
-            context.fail("P0205", f"{name.text} stands twice in the list", name.span, "leave one of them out")
+            context.fail("P0205", f"{name.text} occurs twice in the list", name.span, "leave one of them out")
 
 
 def _unknown(name: Name, entries: Sequence[Entry], context: Context) -> NoReturn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlglot import exp
 
 from penstock.expressions.nodes import Expression, columns_of
@@ -11,9 +13,24 @@ from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.dialect import span_of
 from penstock.tree import walk
-from penstock.types import UNKNOWN_TYPE, Schema
+from penstock.types import UNKNOWN_TYPE, Schema, TimeDomain
 
 _CLAUSE = "TIMESTAMP BY"
+
+
+@dataclass(frozen=True)
+class RecordTime:
+    """What stamps the records of a source: the column at a position, a computed value, or neither."""
+
+    domain: TimeDomain | None = None
+    column: int | None = None
+    computed: Expression | None = None
+
+    @property
+    def columns(self) -> frozenset[int]:
+        if self.computed is not None:
+            return columns_of(self.computed)
+        return frozenset() if self.column is None else frozenset((self.column,))
 
 
 def bind_timestamp(value: exp.Expr, name: str, columns: Schema, context: Context) -> Expression:

@@ -27,7 +27,8 @@ from penstock.physical.operators.base.shard_rows import rows_of_shard
 from penstock.physical.operators.checks.counted_instants import CountedInstants
 from penstock.physical.operators.checks.first_checks import bits
 from penstock.physical.operators.checks.instant_counts import promised, ranks
-from penstock.physical.plan.inputs import CheckSpec, RecordedRejections
+from penstock.physical.plan.inputs import CheckSpec
+from penstock.physical.plan.spec import RecordedRejections
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.physical.synopses.tables.materialized import MaterializedElements

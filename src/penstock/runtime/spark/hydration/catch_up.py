@@ -31,8 +31,8 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat, decode, encode, gathered
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.progress import NOTHING, SourceProgress
-from penstock.physical.plan.inputs import RecordedRejections
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.spec import RecordedRejections
 from penstock.physical.planning.planner import part_of
 from penstock.physical.planning.recorded_checks import with_recorded_checks
 from penstock.runtime.live.content import Content, difference

@@ -1,0 +1,1 @@
+"""When pandas is loaded, and where modules of users' functions are looked for."""
