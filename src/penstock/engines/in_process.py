@@ -625,8 +625,8 @@ class InProcessEngine:
 
 def _answers_of(state: _State, scope: SelectScope) -> tuple[dict[str, EmittedRows], dict[str, EmittedRows]]:
     """Return the answers of queries: contents of relations, and elements of streams. A query that is paused emits
-    nothing more, so that all that it has emitted is final. A relation whose rows have been dropped has no content before
-    it is resumed."""
+    nothing more, so that all that it has emitted is final. A relation whose rows have been dropped has no content
+    before it is resumed."""
     contents: dict[str, EmittedRows] = {}
     elements: dict[str, EmittedRows] = {}
     for key, (place, query) in scope.queries.items():
