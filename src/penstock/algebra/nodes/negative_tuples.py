@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.algebra.nodes.base import Algebra, Keys, TimeModelWindow, Unary, has_lives
+from penstock.algebra.nodes.base import Algebra, ArrivalTime, Keys, TimeModelWindow, Unary, has_lives
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.panes import needs_panes
@@ -51,6 +51,10 @@ def announced(node: Algebra) -> Algebra:
     if isinstance(node, Restored) and node.by_life and node.reported.kind is StreamKind.RSTREAM:
         reported = announced(node.reported)
         return node.with_children((reported, _below_windows(node.continual)))
+    if isinstance(node, ArrivalTime):
+        # It stamps the elements of its window, so what it stamped is announced.
+        stamped = replace(node, input=_below_windows(node.input))
+        return stamped if stamped.pattern in (Pattern.MONOTONIC, Pattern.STRICT) else NegativeTuples(stamped)
     if isinstance(node, NRRJoin):
         # Its elements meet the relation before their window ends them, so the join is announced instead of its window;
         # A strict relation retracts its own tuples.
