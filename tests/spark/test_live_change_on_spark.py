@@ -45,7 +45,7 @@ def test_queries_come_and_go_while_it_runs(spark: Any, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(assembly, "_AnalysedPlan", CountedPlan)
     # Rounds enough that it has not ended when the past of a query has been read, on a busy machine too.
-    files = 50
+    files = 90
     write_data(tmp_path / "data", files)
     checkpoint = str(tmp_path / "checkpoint")
     run = start(spark, script(tmp_path, "out", "pairs", "sums"), checkpoint=checkpoint, live=True)
