@@ -173,19 +173,17 @@ def test_exceptions_behind_the_answers_of_the_past(spark: Any, tmp_path: Path, f
     life, kind = Life(tmp_path, spark), "CREATE QUERY START BEGINNING"
     life.go_on()
     for step, wanted in (
-        (Step("runtime/spark/output/totals.py", "TotalsMark.write"), "failed"),
-        (Step("runtime/spark/input/input_planner.py", "InputPlanner._take_over", "return"), "failed"),
-        (Step("runtime/spark/start.py", "keep_results", "return"), "applied"),
-        (Step("runtime/spark/retention/retained_log.py", "RetainedLog.begin"), "applied"),
-        (Step("runtime/spark/input/source_log.py", "stamp"), "applied"),
+        (Step("runtime/spark/output/totals.py", "TotalsMark.write"), {"failed"}),
+        (Step("runtime/spark/input/input_planner.py", "InputPlanner._take_over", "return"), {"failed"}),
+        (Step("runtime/spark/start.py", "keep_results", "return"), {"applied"}),
+        (Step("runtime/spark/retention/retained_log.py", "RetainedLog.begin"), {"applied"}),
+        # Where no row waits, no round is published in a thread that is watched.
+        (Step("runtime/spark/input/source_log.py", "stamp"), {"applied", "not reached"}),
     ):
-        for _ in range(5):
-            became, _ = inject(life, kind, step, faults)
-            life.again()
-            life.go_on()
-            if became != "not reached":
-                break  # else the round went on in a thread that is not watched
-        assert became == wanted, step
+        became, _ = inject(life, kind, step, faults)
+        assert became in wanted, step
+        life.again()
+        life.go_on()
     life.close()
 
 
