@@ -13,7 +13,16 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import Algebra, ArrivalTime, ColumnPruning, Delay, Pruned, Unary, arrival_column
+from penstock.algebra.nodes.base import (
+    Algebra,
+    ArrivalTime,
+    ColumnPruning,
+    Delay,
+    Emitted,
+    Pruned,
+    Unary,
+    arrival_column,
+)
 from penstock.algebra.nodes.base.algebra import Evaluation
 from penstock.algebra.nodes.base.checks import need_stream, refused
 from penstock.algebra.nodes.base.fields import Ticks, TicksOrNone
@@ -24,7 +33,6 @@ from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.timestamps import Timestamps
-from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import BIGINT
 from penstock.expressions.nodes import Column, Expression, Literal
@@ -36,7 +44,7 @@ _START, _END, _TIME = range(len(WINDOW_COLUMNS))
 
 
 @dataclass(frozen=True, eq=False)
-class Restamp(Unary):
+class Restamp(Emitted, Unary):
     """The elements of a stream, once for each window that holds them, with its start, its end and its last instant
     `window_time` = end - 1, at which they are emitted.
 
@@ -70,14 +78,6 @@ class Restamp(Unary):
     def _instants(self) -> pa.DataType:
         calendar = self.domain is not None and self.domain.calendar
         return pa.timestamp("us", "UTC") if calendar else BIGINT
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
 
     @property
     def needs(self) -> Needs:

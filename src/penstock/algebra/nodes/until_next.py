@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
+from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Emitted, Pruned, Unary, column_labels
 from penstock.algebra.nodes.base.checks import need_period, need_relations, need_stream
 from penstock.algebra.nodes.base.fields import Align, Columns, Ticks, TicksOrNone
 from penstock.algebra.properties.boundedness import Boundedness, Grade
@@ -111,7 +111,7 @@ class UntilNext(Unary):
 
 
 @dataclass(frozen=True, eq=False)
-class EndedPeriods(Unary):
+class EndedPeriods(Emitted, Unary):
     """The stream of the elements whose period has ended: each arrives at its end, with its period in two more columns.
     Fields as those of `UntilNext`."""
 
@@ -126,14 +126,6 @@ class EndedPeriods(Unary):
     @property
     def schema(self) -> Schema:
         return with_period(self.input.schema)
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
 
     @property
     def needs(self) -> Needs:
