@@ -61,7 +61,7 @@ class RejectedLog:
         """Write what was rejected in a round, by the names of promises. Raises PenstockError P0601."""
         rows = concat([*rejected.values()])
         names = [f"c{i}" for i in range(len(rows.columns))]
-        promises = pa.array([promise for promise, some in rejected.items() for _ in range(len(some))], pa.string())
+        promises = pa.concat_arrays([pa.repeat(promise, len(some)) for promise, some in rejected.items()])
         batch = pa.RecordBatch.from_arrays([*rows.columns, pa.array(rows.ts), promises], names=[*names, TS, _PROMISE])
         data = memoryview(encoded([batch]))
         low, high = int(rows.ts.min()), int(rows.ts.max())
