@@ -23,6 +23,7 @@ from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
 from penstock.language.scripts import bind_script
+from penstock.physical.execution.meter import StateGauge
 from penstock.physical.planning.planner import Generation
 from penstock.runtime.live import LiveEngine
 from penstock.runtime.live import engine as engine_module
@@ -99,6 +100,26 @@ def insert(engine: LiveEngine, ticks: range) -> None:
         columns = [pa.array([tick], pa.int32()), pa.array([tick], pa.int32())]
         engine.insert("S", pa.RecordBatch.from_arrays(columns, names=["ts", "v"]))
         engine.round()
+
+
+def test_what_was_too_early_to_be_measured_is_measured_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows() -> int:
+        return sum(size.rows for size in engine.figures().run.synopses.values())
+
+    # A first look that took a minute, as on a machine that is busy, must not hide for good what came behind it.
+    now = [0.0]
+    monkeypatch.setattr(StateGauge.__init__, "__defaults__", (lambda: now[0],))
+    engine, queries = engine_after(range(3), retain=4)
+    engine.register(queries["long"])
+    gauges = [executor._gauge for stage in engine._job.stages for executor in stage]
+    for gauge in gauges:
+        gauge._next = now[0] + 60
+    insert(engine, range(3, 6))
+    early = rows()
+    now[0] += 61
+    measured = rows()
+    looks = [gauge.looks for gauge in gauges]
+    assert early < measured and rows() == measured and looks == [gauge.looks for gauge in gauges]
 
 
 def test_a_past_that_is_not_kept_is_refused_and_changes_nothing() -> None:

@@ -9,7 +9,7 @@ workers and in the local runtime.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
@@ -430,7 +430,7 @@ class StageExecutor:
         and now and then of all; None if some were measured a moment ago."""
         if self._unmeasured is not None:
             self._unmeasured |= self._ran
-        which = self._operators.keys() if self._unmeasured is None else self._unmeasured & self._operators.keys()
+        which = self._unsized()
         sizes = self._gauge.look({number: self._operators[number] for number in which})
         if sizes is not None:
             # What receives the sizes may have begun later than this executor.
@@ -438,6 +438,15 @@ class StageExecutor:
             if self._unmeasured is None:
                 self._unreported = None
         return sizes
+
+    def late_sizes(self) -> StateSizes:
+        """Return the sizes that were not measured behind the last round since some had been a moment before; none if
+        nothing is left to be measured, or still too early."""
+        return (self._unsized() and self.state_sizes()) or {}
+
+    def _unsized(self) -> Set[int]:
+        """Return the steps whose state may have changed since its size was measured."""
+        return self._operators.keys() if self._unmeasured is None else self._unmeasured & self._operators.keys()
 
     def figures(self) -> StepFigures:
         """Return the figures of operators."""

@@ -327,7 +327,7 @@ class LiveEngine:
     def figures(self) -> LiveFigures:
         """Return what was measured up to the last round."""
         tracks = {one.track.key: name for name, one in self._results.items() if one.track is not None}
-        return self._measures.figures(tracks)
+        return self._measures.figures(self._job, tracks)
 
     def decide_by(self, options: DecidingOptions) -> None:
         """Decide by `options` from the next round on."""

@@ -139,6 +139,8 @@ class LiveMeasures:
         """Return by name of a query in the plan what its operators of stage 0 have counted since the beginning."""
         return self._recorder.at_ingest
 
-    def figures(self, places: Mapping[str, str]) -> LiveFigures:
+    def figures(self, job: LocalJob, places: Mapping[str, str]) -> LiveFigures:
         """Return the present figures. places: as in `LiveFigures`."""
+        for report in job.late_sizes():
+            self._recorder.report(report)
         return LiveFigures(self._recorder.metrics(self._totals), self._recorder.figures(), places)
