@@ -131,6 +131,31 @@ def test_a_reply_names_the_instant_at_which_its_query_begins(live: Running) -> N
         assert client.catalog().sources[0].heartbeat == again.instant
 
 
+def test_the_instant_at_which_a_query_begins_that_reads_two_streams(live: Running) -> None:
+    """A row of the stream that is ahead has been read, so that no answer of a query that begins now has it."""
+    declared = " ".join(
+        f"CREATE STREAM {name} (at INT, v INT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND RETAIN 1000 SECONDS;"
+        for name in "ab"
+    )
+    pairs = "CREATE QUERY {} {} AS SELECT ISTREAM(a.v) FROM a [RANGE 50 SECONDS], b [RANGE 50 SECONDS] WHERE a.v = b.v"
+    with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
+        client.execute(declared)
+        client.execute(pairs.format("first", ""))
+        position = client.insert("a", [{"at": 60, "v": 1}])
+        client.insert("b", [{"at": 20, "v": 1}])
+        deadline = time.monotonic() + 60
+        while [one.heartbeat for one in client.catalog().sources if one.name in "ab"] != ["59", "19"]:
+            assert time.monotonic() < deadline, position
+            time.sleep(0.05)
+        (now,), (warm,) = (client.execute(pairs.format(mode, f"START {mode}")) for mode in ("now", "warm"))
+        assert (now.instant, warm.instant) == ("59", "19")
+        client.insert("b", [{"at": 61, "v": 1}])
+        client.insert("a", [{"at": 61, "v": 1}, {"at": 90, "v": 0}])
+        client.insert("b", [{"at": 90, "v": 0}])
+        # The row at 60 meets that of the other stream in the one that begins with its past.
+        assert [len(answers(live, name, rows)) for name, rows in (("warm", 4), ("now", 1))] == [4, 1]
+
+
 def test_a_change_of_a_query_with_a_key_happens_once(live: Running) -> None:
     """Also where the query is gone by it, or has another name."""
     with live.client(AccessRole.CONTROL) as client:

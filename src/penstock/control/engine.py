@@ -15,12 +15,13 @@ from functools import cached_property
 from typing import Protocol
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
-from penstock.algebra.nodes.query import Query, Start
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import AwaitedRows
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
+from penstock.physical.execution.progress import timed_sources
 from penstock.results.cancellation import Cancellation
 from penstock.results.result_source import ResultRequest, ResultSource
 from penstock.results.select import LiveAnswer
@@ -123,8 +124,8 @@ class EngineVersion:
         command: the number of the last command that it contains, 0 for none.
         heartbeats: by place, up to which tick the answer is final, where its time has begun.
         waiting: numbers of commands before `command` that it does not contain yet.
-        begun: by place, of the queries that begin with the version: τ0, where their time had begun by then; the instant
-            of START AT, or for which START WARM WAIT waits.
+        begun: by place, of the queries that begin with the version: τ0, where their time had begun by then, of START
+            NOW how far one of its streams had been read; the instant of START AT, or for which START WARM WAIT waits.
         sources: by name in lower case, up to which tick the elements of a source are complete, where time has begun.
         rows: by place, the rows that have been answered, where the engine counts them.
         ahead: by place, the first instant of queries that have not reached it.
@@ -225,18 +226,26 @@ def out_of_step(query: str) -> PenstockError:
     return PenstockError("P0701", f"query {query} is ahead of the one whose place it is to take", hint="try again")
 
 
-def with_instants(begun: Mapping[int, int], version: NextVersion, ahead: Mapping[int, int]) -> dict[int, int]:
+def with_instants(
+    begun: Mapping[int, int], version: NextVersion, ahead: Mapping[int, int], sources: Mapping[str, int]
+) -> dict[int, int]:
     """Return where queries begin, by place.
 
     Args:
         begun: what their sources had reached.
         ahead: the first instants of those that have not reached them.
+        sources: by name in lower case, what each source had reached.
     """
     instants = dict(begun)
     for place in begun.keys() & version.queries.keys():
         standing = version.queries[place]
         if standing.start.at is not None:
             instants[place] = standing.start.at
+        elif standing.start.mode is StartMode.NOW and standing.query is not None:
+            # What has been read of a stream that is ahead of the others is in no answer.
+            timed = timed_sources(standing.query.root).values()
+            reached = (sources.get(source.name.lower()) for source in timed if source.is_stream)
+            instants[place] = max((tick for tick in reached if tick is not None), default=begun[place])
         elif standing.start.wait and place in ahead and standing.query is not None:
             # The first elements of a stream are those behind the instant.
             instants[place] = ahead[place] - int(standing.query.root.is_stream)

@@ -39,7 +39,8 @@ class CommandOutcome:
 
     Args:
         version: the version of the plan that contains it, None where it is in none.
-        tick: τ0, the heartbeat at which the answer of its query began; None where it begins with its sources.
+        tick: where its query began, after which its answer misses nothing that had been read before; None where it
+            begins with its sources.
         code, message: of the error, empty for none.
         share: of one that is HYDRATING, which part of the past has been read; None where that is not known.
         batch: the first batch with it, None where it is in none.

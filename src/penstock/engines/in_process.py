@@ -240,7 +240,7 @@ class InProcessEngine:
                 self._names = names
                 self._state.command, self._state.waiting = version.command, version.waiting
                 found = self.version()
-                found = replace(found, begun=with_instants(found.heartbeats, version, found.ahead))
+                found = replace(found, begun=with_instants(found.heartbeats, version, found.ahead, found.sources))
                 # From here on it has happened.
                 self._save()
                 self._runs = True

@@ -233,8 +233,9 @@ class SparkEngine:
         found = self.run.version()
         begun = _begun(version, due.changed, found.offset)
         waits = any(version.queries[place].start.wait for place in begun)
-        begun = with_instants(begun, version, self._ahead() if waits else {})
-        return replace(_engine_version(found), begun=begun)
+        next_version = _engine_version(found)
+        begun = with_instants(begun, version, self._ahead() if waits else {}, next_version.sources)
+        return replace(next_version, begun=begun)
 
     def version(self) -> EngineVersion:
         found = stored_version(self._checkpoint) if self.run is None else self.run.version()

@@ -300,7 +300,8 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
         Attribute(
             "since_tick",
             COUNT,
-            "τ0, the tick after which it answers; NULL where it began with its sources",
+            "the tick after which its answer misses nothing: τ0, or of START NOW how far one of its streams had been"
+            " read; NULL where it began with its sources",
             lambda row: None if row.started is None else row.started[1],
             Origin.LOG,
             "ticks",
