@@ -27,6 +27,13 @@ ITEMS = {
     " ARRAY_AGG(a) AS v",
     "by": "MIN_BY(a, x) AS q, MAX_BY(a, x) AS r, MIN_BY(x, a) AS s, MAX_BY(m, a) AS t, MAX_BY(a, m) AS u,"
     " MIN_BY(p, m) FILTER (WHERE x > 0) AS v, MAX_BY(k, p) AS w, MIN_BY(DISTINCT i, j) AS z",
+    "ordered": "ARRAY_AGG(a ORDER BY x DESC) AS q, ARRAY_AGG(x ORDER BY a NULLS LAST, m DESC) AS r,"
+    " STRING_AGG(a, '-' ORDER BY m DESC NULLS FIRST, p) AS s, STRING_AGG(DISTINCT a, '' ORDER BY a DESC) AS t,"
+    " ARRAY_AGG(i ORDER BY p DESC, k) FILTER (WHERE x > 0) AS u, FIRST(a ORDER BY i, x DESC) AS v,"
+    " LAST(x ORDER BY a DESC NULLS FIRST) AS w, FIRST(m ORDER BY a DESC, x) FILTER (WHERE p) AS z",
+    "within": "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY y DESC) AS q, PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY a)"
+    " AS r, PERCENTILE_DISC(0.7) WITHIN GROUP (ORDER BY m DESC) AS s, MODE() WITHIN GROUP (ORDER BY a DESC) AS t,"
+    " MODE() WITHIN GROUP (ORDER BY p) AS u, LISTAGG(a, '+') WITHIN GROUP (ORDER BY x DESC, i) FILTER (WHERE p) AS v",
     "conditions": "COUNT_IF(p) AS c, COUNT_IF(x > 1) FILTER (WHERE p) AS d, BOOL_AND(p) AS e, BOOL_OR(p) AS o,"
     " BOOL_AND(x < 2) FILTER (WHERE k > 0) AS f, BOOL_OR(DISTINCT p) AS g, ANY_VALUE(a) AS n, BIT_OR(i) AS b,"
     " COUNT(p) AS h",
@@ -90,12 +97,16 @@ def table(ts: list[int], ops: list[str] | None, rows: list[tuple[object, ...]]) 
     ("items", "seed", "values"),
     [
         *((items, 0, ORDINARY) for items in ITEMS),
-        *((items, seed, values) for items in ("by", "doubles") for seed, values in ((1, HUGE), (2, SPECIAL))),
+        *(
+            (items, seed, values)
+            for items in ("by", "ordered", "doubles")
+            for seed, values in ((1, HUGE), (2, SPECIAL))
+        ),
         *(("doubles", seed, values) for seed, values in ((3, FAR), (4, FARTHER), (5, OVERFLOW))),
     ],
     ids=[
         *ITEMS,
-        *("by-huge", "by-special", "doubles-huge", "doubles-special"),
+        *("by-huge", "by-special", "ordered-huge", "ordered-special", "doubles-huge", "doubles-special"),
         *("doubles-far", "doubles-farther", "doubles-overflow"),
     ],
 )
@@ -176,6 +187,29 @@ def test_sums_recover_when_huge_values_leave() -> None:
         ("STRING_AGG(a)", "P0204", 8),
         ("STRING_AGG(a, a)", "P0203", 8),
         ("STRING_AGG(a, NULL)", "P0203", 8),
+        ("ARRAY_AGG(DISTINCT a ORDER BY k)", "P0304", 8),
+        ("FIRST(DISTINCT a ORDER BY k)", "P0304", 8),
+        ("SUM(k ORDER BY x)", "P0304", 8),
+        ("COUNT(* ORDER BY x)", "P0304", 8),
+        ("UPPER(a ORDER BY x)", "P0304", 14),
+        ("ARRAY_AGG(a ORDER BY ALL)", "P0304", 18),
+        ("ARRAY_AGG(a ORDER BY ARRAY_AGG(k))", "P0304", 29),
+        ("ARRAY_AGG(a ORDER BY nothing)", "P0202", 29),
+        ("STRING_AGG(a ORDER BY x)", "P0204", 8),
+        ("PERCENTILE_CONT(0.5)", "P0204", 8),
+        ("PERCENTILE_DISC(x, 0.5)", "P0204", 8),
+        ("PERCENTILE_CONT(2) WITHIN GROUP (ORDER BY x)", "P0203", 8),
+        ("PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY p)", "P0203", 8),
+        ("PERCENTILE_DISC(x) WITHIN GROUP (ORDER BY a)", "P0203", 8),
+        ("PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY a, x)", "P0204", 8),
+        ("PERCENTILE_DISC(DISTINCT 0.5) WITHIN GROUP (ORDER BY a)", "P0204", 8),
+        ("MODE(a) WITHIN GROUP (ORDER BY a)", "P0204", 8),
+        ("MODE()", "P0204", 8),
+        ("ARRAY_AGG(a) WITHIN GROUP (ORDER BY x)", "P0304", 8),
+        ("SUM(x) WITHIN GROUP (ORDER BY x)", "P0304", 8),
+        ("LISTAGG(a, '' ORDER BY x) WITHIN GROUP (ORDER BY x)", "P0304", 19),
+        ("UPPER(a) WITHIN GROUP (ORDER BY x)", "P0304", 8),
+        ("MODE() WITHIN GROUP (a)", "P0101", 29),
         ("MIN_BY(a)", "P0204", 8),
         ("MAX_BY(ARRAY_AGG(a), k)", "P0304", 15),
         ("CORR(x)", "P0204", 8),

@@ -26,12 +26,14 @@ from penstock.algebra.nodes.shed import StretchBudget
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.aggregates import AGGREGATES, build_aggregate
+from penstock.expressions.aggregates.contract import RowOrder
+from penstock.expressions.aggregates.percentile import Percentile
 from penstock.expressions.aggregates.sketch import SketchFunction
 from penstock.expressions.calls.functions import build_call, build_cast
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.library import TABLE
-from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
+from penstock.expressions.nodes import AggregateCall, Column, Expression, KeyDirection, Literal
 from penstock.language.binder.context import Context
 from penstock.language.plan_form import FORMAT, MAX_CHARACTERS, MAX_LEVELS, Part, parsed, printed
 from penstock.language.plans.document import exported, logical, read_plan
@@ -382,9 +384,12 @@ def test_calls_of_every_function_are_read_as_they_were(name: str) -> None:
 
 
 def _aggregated(
-    name: str, arguments: tuple[Expression, ...], distinct: bool, only: Expression | None, order: Expression | None
+    row: Any, arguments: tuple[Expression, ...], distinct: bool, only: Expression | None, order: Expression | None
 ) -> Expression:
-    return build_aggregate(name, arguments, distinct, only, order)
+    if isinstance(row, Percentile):
+        by = RowOrder(arguments[:1], (KeyDirection(only is not None, False),))
+        return build_aggregate(row.name, arguments[1:], False, only, by=by, within=True)
+    return build_aggregate(row.name, arguments, distinct, only, order)
 
 
 @pytest.mark.parametrize("row", AGGREGATES, ids=lambda row: row.name)
@@ -394,10 +399,11 @@ def test_calls_of_every_aggregate_are_read_as_they_were(row: Any) -> None:
     condition, time = Column(pa.bool_(), 4, "c4"), Column(TIMESTAMP, 5, "c5")
     tried = set()
     sketch = isinstance(row, SketchFunction)
-    counts = range(row.least, row.most + 1) if sketch else range(0 if row.of_rows else row.arguments, row.arguments + 1)
+    most = 2 if isinstance(row, Percentile) else row.arguments
+    counts = range(row.least, row.most + 1) if sketch else range(0 if row.of_rows else most, most + 1)
     order = time if row.timed else None
     for count, (distinct, only) in itertools.product(counts, ((False, None), (False, condition), (True, condition))):
-        build = partial(_aggregated, row.name, distinct=distinct, only=only, order=order)
+        build = partial(_aggregated, row, distinct=distinct, only=only, order=order)
         for call in _fitting(build, _sketch_lists(count) if sketch else _argument_lists(count, count)):
             assert isinstance(call, AggregateCall)
             times = tuple(columns.names.index(name) for name in written_time(call, columns.names))
@@ -406,6 +412,29 @@ def test_calls_of_every_aggregate_are_read_as_they_were(row: Any) -> None:
             assert again == call or any(isinstance(one, Literal) for one in walk(call))
             tried.add((count, only is None))
     assert tried == {*itertools.product(counts, (False, True))}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "array_agg(`c0` ORDER BY `c3` DESC, `c1`)",
+        "array_agg(DISTINCT `c3` ORDER BY `c3` DESC NULLS FIRST) FILTER(WHERE `c4`)",
+        "string_agg(`c3`, '-' ORDER BY `c1` + 1e0 NULLS LAST)",
+        "string_agg(DISTINCT `c3`, '-' ORDER BY `c3` DESC)",
+        "first(`c0` ORDER BY `c5` DESC)",
+        "last(`c3` ORDER BY `c0`, `c1` DESC) FILTER(WHERE `c4`)",
+        "mode() WITHIN GROUP (ORDER BY `c3` DESC)",
+        "percentile_disc(5e-1) WITHIN GROUP (ORDER BY `c3`)",
+        "percentile_disc(1e0) WITHIN GROUP (ORDER BY `c5` DESC) FILTER(WHERE `c4`)",
+    ],
+)
+def test_calls_with_an_order_are_read_as_they_were(call: str) -> None:
+    columns = NamedColumns.of(_SCHEMA)
+    read = ScalarReader(_context(_sources())).aggregate(Part(call), columns, ())
+    assert isinstance(read, AggregateCall)
+    assert written_time(read, columns.names) == []
+    again = ScalarReader(_context(_sources())).aggregate(Part(written(read, columns.names)), columns, ())
+    assert again == read
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from penstock.language.statements import KINDS, definitions
 #: (statement, the words marked, the name in the message)
 CASES = [
     ("SELECT SUM(a) OVER (ORDER BY b) FROM s", "SUM(a) OVER (ORDER BY b)", "a window function (OVER)"),
-    ("SELECT ARRAY_AGG(a ORDER BY b) FROM s", "a ORDER BY b", "ORDER BY in an aggregate"),
+    ("SELECT ARRAY_AGG(a ORDER BY b LIMIT 1) FROM s", "a ORDER BY b LIMIT 1", "LIMIT in an aggregate"),
+    ("SELECT RANK(3) WITHIN GROUP (ORDER BY b) FROM s", "RANK", "RANK with WITHIN GROUP"),
     ("SELECT COLLECT_SET(a) FROM s", "COLLECT_SET", "the aggregate COLLECT_SET"),
     ("SELECT FIRST(a) IGNORE NULLS FROM s", "FIRST(a) IGNORE NULLS", "IGNORE NULLS"),
     ("SELECT s.a.b FROM s", "s.a.b", "a name of more than two parts"),

@@ -69,12 +69,28 @@ class Cast(Expression):
     argument: Expression
 
 
+@dataclass(frozen=True)
+class KeyDirection:
+    """How the values of one key of an ORDER BY are ordered; NaN is the greatest number."""
+
+    descending: bool = False
+    nulls_first: bool = True
+
+    @property
+    def text(self) -> str:
+        """Return what is written behind the key; where NULLs are is left out where it follows."""
+        text = " DESC" if self.descending else ""
+        usual = self.nulls_first is not self.descending
+        return text if usual else f"{text} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+
+
 @dataclass(frozen=True, eq=False)
 class AggregateCall(Expression):
     """An aggregate by canonical name (COUNT, SUM, AVG, MIN, MAX, STDDEV_SAMP, ...) over the rows of a group.
 
     `arguments` is empty for COUNT(*). `filter` is FILTER (WHERE ...), or None. Occurs only in `Aggregate` nodes.
     `in_place_of`: the exact aggregate that the setting `approximate_aggregates` has replaced by it, for display.
+    `order`: the directions of the keys of its ORDER BY, which are the last of `arguments`.
     """
 
     function: str
@@ -82,6 +98,17 @@ class AggregateCall(Expression):
     distinct: bool = False
     filter: Expression | None = None
     in_place_of: str = field(default="", metadata={"transparent": True})
+    order: tuple[KeyDirection, ...] = ()
+
+    @property
+    def own(self) -> tuple[Expression, ...]:
+        """Return the arguments without the keys of ORDER BY."""
+        return self.arguments[: len(self.arguments) - len(self.order)]
+
+    @property
+    def keys(self) -> tuple[Expression, ...]:
+        """Return the keys of ORDER BY."""
+        return self.arguments[len(self.arguments) - len(self.order) :]
 
 
 @dataclass(frozen=True, eq=False)

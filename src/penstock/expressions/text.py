@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from penstock.expressions.aggregates import written_call
 from penstock.expressions.coercion import DURATION, is_numeric
 from penstock.expressions.nodes import (
     AggregateCall,
@@ -144,8 +145,15 @@ class _Writer:
         return " ".join(["CASE", *branches, *last, "END"])
 
     def _aggregate(self, node: AggregateCall) -> str:
-        inside = ", ".join(self._text(_shown(a)) for a in node.arguments) or "*"
+        written = written_call(node)
+        inside = ", ".join(self._text(_shown(a)) for a in written.inside) or ("" if written.within else "*")
+        order = ""
+        if written.keys:
+            keys = ", ".join(self._text(_shown(key)) + direction.text for key, direction in written.keys)
+            order = f"ORDER BY {keys}"
+        inside += f" {order}" if order and not written.within else ""
         text = f"{node.function.lower()}({'DISTINCT ' if node.distinct else ''}{inside})"
+        text += f" WITHIN GROUP ({order})" if written.within else ""
         return text if node.filter is None else f"{text} FILTER (WHERE {self._text(node.filter)})"
 
 

@@ -258,6 +258,10 @@ class ExpressionParser(SparkParser):
         node = self._parse_quantified() or super()._parse_function_call(
             functions, anonymous, optional_parens, any_token
         )
+        inner = node
+        while isinstance(inner, exp.Filter | exp.WithinGroup):  # they begin where the name does
+            inner = inner.this
+            inner.meta["span"] = TextSpan(start.start, span_of(inner).end)
         return self._from(start, node)
 
     def _parse_quantified(self) -> exp.Expr | None:
@@ -375,6 +379,11 @@ class ExpressionParser(SparkParser):
         return exp.Parameter(this=int(self._prev.text))
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        start = self._index
+        if self._match_text_seq("WITHIN", "GROUP", "("):
+            if not self._match(TokenType.ORDER_BY):
+                self.raise_error("ORDER BY")
+            self._retreat(start)
         filtered = self._curr.token_type is TokenType.FILTER and self._next.token_type is TokenType.L_PAREN
         if filtered and self._index + 2 < self._tokens_size:
             following = self._tokens[self._index + 2]

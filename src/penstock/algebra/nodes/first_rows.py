@@ -14,6 +14,7 @@ from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.expressions.nodes import KeyDirection
 
 
 class SortKey(NamedTuple):
@@ -93,6 +94,4 @@ class TopK(Unary):
 
 
 def _shown(key: SortKey, labels: tuple[str, ...]) -> str:
-    text = labels[key.column] + (" DESC" if key.descending else "")
-    usual = key.nulls_first is not key.descending
-    return text if usual else f"{text} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+    return labels[key.column] + KeyDirection(key.descending, key.nulls_first).text

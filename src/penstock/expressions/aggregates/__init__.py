@@ -15,7 +15,13 @@ from penstock.expressions.aggregates.arguments import condition
 from penstock.expressions.aggregates.array_agg import ARRAY_AGG
 from penstock.expressions.aggregates.bits import BIT_AND, BIT_OR, BIT_XOR
 from penstock.expressions.aggregates.bool_and_or import BOOL_AND, BOOL_OR
-from penstock.expressions.aggregates.contract import AggregateFunction, AggregateInput, DistinctRule
+from penstock.expressions.aggregates.contract import (
+    AggregateFunction,
+    AggregateInput,
+    DistinctRule,
+    RowOrder,
+    WrittenCall,
+)
 from penstock.expressions.aggregates.count import COUNT, count_rows
 from penstock.expressions.aggregates.count_if import COUNT_IF
 from penstock.expressions.aggregates.count_min_sketch import COUNT_MIN_SKETCH
@@ -25,6 +31,7 @@ from penstock.expressions.aggregates.extremes import MAX, MIN
 from penstock.expressions.aggregates.first_last import FIRST, LAST
 from penstock.expressions.aggregates.frequent import MODE, TOP_K
 from penstock.expressions.aggregates.hll_sketch import HLL_SKETCH_AGG, HLL_UNION_AGG
+from penstock.expressions.aggregates.percentile import PERCENTILE_CONT, PERCENTILE_DISC
 from penstock.expressions.aggregates.quantile import MEDIAN, QUANTILE
 from penstock.expressions.aggregates.string_agg import STRING_AGG
 from penstock.expressions.aggregates.sum_and_average import AVG, SUM
@@ -42,6 +49,7 @@ __all__ = [
     "known_aggregates",
     "same_with_duplicates",
     "value_of_nothing",
+    "written_call",
 ]
 
 #: In the order of the documentation.
@@ -66,6 +74,8 @@ AGGREGATES: tuple[AggregateFunction, ...] = (
     CORR,
     MEDIAN,
     QUANTILE,
+    PERCENTILE_CONT,
+    PERCENTILE_DISC,
     MODE,
     TOP_K,
     ARRAY_AGG,
@@ -92,7 +102,7 @@ _BY_NAME = {name: row for row in (*AGGREGATES, *_WRITTEN) for name in (row.name,
 #: Aggregates of [semantics 4.2] and of Spark that are refused by name until they exist.
 _LATER = frozenset(
     """
-    PERCENTILE_CONT PERCENTILE_DISC COLLECT_SET APPROX_COUNT
+    COLLECT_SET APPROX_COUNT
     ANY SOME SKEWNESS
     KURTOSIS REGR_COUNT REGR_SLOPE REGR_INTERCEPT REGR_R2 GROUPING GROUPING_ID HISTOGRAM_NUMERIC
     TRY_SUM TRY_AVG
@@ -120,21 +130,40 @@ def build_aggregate(
     distinct: bool = False,
     filter: Expression | None = None,  # noqa: A002
     order: Expression | None = None,
+    by: RowOrder | None = None,
+    within: bool = False,
 ) -> AggregateCall:
     """Return a call of the aggregate `name`; no arguments for COUNT(*). order: the timestamp of a row, where it has
-    one, for functions that use it. Raises PenstockError P0203, P0204, P0304, P0901."""
+    one, for functions that use it; by: its ORDER BY, which stands behind it in WITHIN GROUP where `within`. Raises
+    PenstockError P0203, P0204, P0304, P0901."""
     row = aggregate_function(name)
     if row is None:
         if name.upper() in _LATER:
             raise PenstockError("P0901", f"the aggregate {name.upper()} is not supported yet")
         raise PenstockError("P0204", f"unknown aggregate {name}", hint=nearest(name, known_aggregates()))
     only = None if filter is None else condition("FILTER", filter)
-    return row.build(AggregateInput(tuple(arguments), distinct, only, order))
+    read = AggregateInput(tuple(arguments), distinct, only, order, by)
+    if within:
+        return row.build_within(read)
+    if by is not None and not row.ordered:
+        named = ", ".join(f.name for f in AGGREGATES if f.ordered)
+        raise PenstockError(
+            "P0304",
+            f"{row.name} has one value in every order of its rows",
+            hint=f"leave ORDER BY out: it orders {named}",
+        )
+    return row.build(read)
 
 
 def function_of(call: AggregateCall) -> AggregateFunction:
     """Return the function of a call that is not user-defined."""
     return _BY_NAME[call.function]
+
+
+def written_call(call: AggregateCall) -> WrittenCall:
+    """Return how a call is written in a query."""
+    row = _BY_NAME.get(call.function)
+    return WrittenCall(call.arguments) if row is None else row.written(call)
 
 
 def value_of_nothing(call: AggregateCall) -> int | None:

@@ -51,13 +51,13 @@ def condition(name: str, argument: Expression) -> Expression:
     return cast_to(argument, BOOLEAN)
 
 
-def fraction(name: str, argument: Expression) -> Literal:
-    """Return a constant from 0 to 1."""
+def fraction(name: str, argument: Expression, form: str = "(x, {:g})") -> Literal:
+    """Return a constant from 0 to 1. form: of a call, for the hint."""
     value = argument.value if isinstance(argument, Literal) and is_numeric(argument.type) else None
     if value is None or not 0 <= value <= 1:
         # Elsewhere 95 is the 95th percentile.
         example = float(value) / _PERCENT if value is not None and 1 < value <= _PERCENT and value % 1 == 0 else 0.9
-        hint = f"write {name}(x, {example:g})"
+        hint = f"write {name}{form.format(example)}"
         raise PenstockError("P0203", f"{name} takes a constant from 0 to 1 there", hint=hint)
     return Literal(DOUBLE, float(value))
 

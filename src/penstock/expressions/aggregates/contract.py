@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -28,8 +28,8 @@ from penstock.errors import PenstockError
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.bounds import BOUNDED, Accuracy, Bounds
 from penstock.expressions.aggregates.cells import CellEncoder
-from penstock.expressions.coercion import NULL, STRING, cast_to
-from penstock.expressions.nodes import AggregateCall, Expression, Literal
+from penstock.expressions.coercion import NULL, STRING, cast_to, is_atomic, misfit
+from penstock.expressions.nodes import AggregateCall, Expression, KeyDirection, Literal
 
 #: Lanes of an accumulator, by (lane, row): a matrix, or one array per lane.
 Integers = Sequence[Int64s] | npt.NDArray[np.int64]
@@ -62,11 +62,12 @@ class DistinctRule(enum.Enum):
 
 class NullRule(enum.Enum):
     """Which rows count: those without a NULL among the values that the function reads; all; those whose first value, by
-    which they are ordered, is not NULL."""
+    which they are ordered, is not NULL; those whose last value, behind the keys of ORDER BY, is not NULL."""
 
     SKIP = "skip"
     KEEP = "keep"
     SKIP_UNORDERED = "skip unordered"
+    SKIP_BEHIND_KEYS = "skip behind keys"
 
 
 class Question(enum.IntEnum):
@@ -84,14 +85,33 @@ class Question(enum.IntEnum):
 
 
 @dataclass(frozen=True)
+class RowOrder:
+    """ORDER BY in a call of an aggregate, or of WITHIN GROUP: its keys, at least one, and the direction of each."""
+
+    keys: tuple[Expression, ...]
+    directions: tuple[KeyDirection, ...]
+
+
+@dataclass(frozen=True)
 class AggregateInput:
     """What a call of an aggregate reads, as it is written in the query. distinct: of DISTINCT values; only: FILTER's
-    condition, BOOLEAN; order: the timestamp of a row, for a function that is `timed`."""
+    condition, BOOLEAN; order: the timestamp of a row, for a function that is `timed`; by: its ORDER BY."""
 
     arguments: tuple[Expression, ...] = ()
     distinct: bool = False
     only: Expression | None = None
     order: Expression | None = None
+    by: RowOrder | None = None
+
+
+@dataclass(frozen=True)
+class WrittenCall:
+    """How a call is written: the arguments inside its parentheses; the keys of its ORDER BY, with the direction of
+    each; and whether these stand behind it, in WITHIN GROUP."""
+
+    inside: tuple[Expression, ...]
+    keys: tuple[tuple[Expression, KeyDirection], ...] = ()
+    within: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,12 +129,19 @@ class AggregateFunction(ABC):
     nulls: ClassVar[NullRule] = NullRule.SKIP
     #: Whether a call receives the timestamp of a row, where it has one.
     timed: ClassVar[bool] = False
+    #: Whether a call may have ORDER BY in its parentheses.
+    ordered: ClassVar[bool] = False
     #: Whether a call may be of *, that is of rows.
     of_rows: ClassVar[bool] = False
     #: Whether the arguments behind the first are the constants of a sketch.
     cell_constants: ClassVar[bool] = False
     #: The value over no rows.
     of_nothing: ClassVar[int | None] = None
+
+    @property
+    def usage(self) -> str:
+        """Return the form of a call."""
+        return f"{self.name}({self.signature})"
 
     @abstractmethod
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
@@ -130,20 +157,48 @@ class AggregateFunction(ABC):
         if bound[0].type == NULL:
             bound, type_ = self.bind((cast_to(bound[0], STRING), *arguments[1:]))
         counted = read.distinct and self.distinct is DistinctRule.COUNTS_ONCE
-        return AggregateCall(type_, self.name, bound, counted, read.only)
+        call = AggregateCall(type_, self.name, bound, counted, read.only)
+        if read.by is None:
+            return call
+        if read.distinct and not all(key in (*arguments, *bound) for key in read.by.keys):
+            message = f"with DISTINCT, ORDER BY in {self.name} takes its arguments"
+            raise PenstockError("P0304", message, hint="order by the value itself, or leave DISTINCT out")
+        keys = tuple(self.sort_key(key) for key in read.by.keys)
+        return replace(call, arguments=(*call.arguments, *keys), order=read.by.directions)
+
+    def build_within(self, read: AggregateInput) -> AggregateCall:
+        """Return a call with WITHIN GROUP, whose ORDER BY is `read.by`. Raises PenstockError P0203, P0204, P0304."""
+        hint = "ORDER BY stands in its parentheses" if self.ordered else "leave WITHIN GROUP out"
+        raise PenstockError("P0304", f"{self.name} does not take WITHIN GROUP", hint=hint)
+
+    def sort_key(self, key: Expression) -> Expression:
+        """Return a key of ORDER BY, which has an order. Raises PenstockError P0203."""
+        if not is_atomic(key.type):
+            hint = "ORDER BY takes values that have an order: read a field or an element"
+            raise misfit(f"ORDER BY in {self.name}", [key.type], hint=hint)
+        return cast_to(key, STRING) if key.type == NULL else key
+
+    def written(self, call: AggregateCall) -> WrittenCall:
+        """Return how a call is written in a query."""
+        return WrittenCall(call.own, tuple(zip(call.keys, call.order, strict=True)))
 
     def check_count(self, arguments: Sequence[Expression]) -> None:
         if len(arguments) != self.arguments:
             shown = f"{self.arguments} argument{'s' if self.arguments > 1 else ''}"
             message = f"{self.name} takes {shown}, not {len(arguments)}"
-            raise PenstockError("P0204", message, hint=f"{self.name}({self.signature})")
+            raise PenstockError("P0204", message, hint=self.usage)
 
     def check_distinct(self, distinct: bool) -> None:
         if distinct and self.distinct is DistinctRule.REFUSED:
             raise PenstockError("P0204", f"{self.name} does not take DISTINCT", hint="leave DISTINCT out")
 
+    def null_rule(self, call: AggregateCall) -> NullRule:
+        """Return which rows count in a call: a row whose key of ORDER BY is NULL does."""
+        return NullRule.SKIP_BEHIND_KEYS if call.order and self.nulls is NullRule.SKIP else self.nulls
+
     def values(self, call: AggregateCall) -> tuple[Expression, ...]:
-        """Return the input of a call in each row; calls with the same input share its state."""
+        """Return the input of a call in each row, behind the keys of its ORDER BY; calls with the same input share its
+        state."""
         return call.arguments or (Literal(pa.bool_(), True),)  # COUNT(*) FILTER (WHERE p) counts a constant
 
     @abstractmethod
@@ -212,12 +267,45 @@ class OrderedFunction(AggregateFunction):
         There is none where that is not a rank from 1 to n."""
         return self.parameter(call), 0.0, 0.0
 
+    def values(self, call: AggregateCall) -> tuple[Expression, ...]:
+        return (*call.keys, call.arguments[0])
+
     def state(self, distinct: bool, negative: bool) -> ArgumentState:
         return ArgumentState.BAG
 
     def finalize(self, call: AggregateCall, answer: OrderedAnswer) -> pa.Array:
         """Return the value of a call from the answer to its question: here the value that was found."""
-        return answer.value()
+        return behind_keys(answer.value())
+
+
+def within_group(
+    function: AggregateFunction, read: AggregateInput, arguments: int
+) -> tuple[Expression, RowOrder | None]:
+    """Return the only key of WITHIN GROUP, which is the value that a function reads, and its order where that is
+    descending. NULLs do not count, wherever they stand. Raises PenstockError P0204.
+
+    Args:
+        arguments: how many stand in the parentheses of a call.
+    """
+    by = read.by
+    assert by is not None
+    if len(read.arguments) != arguments:
+        shown = "an argument" if arguments else "no argument"
+        message = f"{function.name} takes {shown} before WITHIN GROUP, not {len(read.arguments)}"
+        raise PenstockError("P0204", message, hint=function.usage)
+    if len(by.keys) != 1:
+        message = f"{function.name} takes one value in WITHIN GROUP, not {len(by.keys)}"
+        raise PenstockError("P0204", message, hint=function.usage)
+    if read.distinct:
+        message = f"{function.name} does not take DISTINCT with WITHIN GROUP"
+        raise PenstockError("P0204", message, hint="leave DISTINCT out")
+    descends = by.directions[0].descending
+    return by.keys[0], RowOrder(by.keys, (KeyDirection(True, False),)) if descends else None
+
+
+def behind_keys(values: pa.Array) -> pa.Array:
+    """Return the values themselves of an input that holds keys before them."""
+    return values.flatten()[-1] if pa.types.is_struct(values.type) else values
 
 
 class OrderedAnswer(Protocol):

@@ -1,4 +1,4 @@
-"""FIRST and LAST: the value of the row with the least and with the greatest timestamp."""
+"""FIRST and LAST: the value of the first and of the last row by keys or by timestamp."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from penstock.expressions.nodes import AggregateCall, Expression
 
 
 @dataclass(frozen=True)
-class InTime(ValueBy):
-    """MIN_BY and MAX_BY of the timestamp, which the binder passes to a call as its second argument."""
+class InOrder(ValueBy):
+    """The value of the first and of the last row by the keys of ORDER BY, or else by the timestamp, which the binder
+    passes to a call as its second argument."""
 
     arguments: ClassVar[int] = 1
     nulls: ClassVar[NullRule] = NullRule.KEEP
     timed: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
 
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         argument = atomic(self.name, arguments[0])
@@ -28,18 +30,25 @@ class InTime(ValueBy):
 
     def build(self, read: AggregateInput) -> AggregateCall:
         call = super().build(read)
+        if read.by is not None:
+            return call
         if read.order is None:
-            hint = "MIN(ts) and MAX(ts) say when; without a stream there is no order among rows"
+            hint = f"write {self.name}(value ORDER BY key); without a stream rows have no order of their own"
             message = f"{self.name} needs the timestamps of a stream that stands in FROM"
             raise PenstockError("P0304", message, hint=hint)
         return replace(call, arguments=(*call.arguments, read.order))
 
 
-FIRST = InTime("FIRST", "value", "value of the row with the least timestamp; of several the least", ("FIRST_VALUE",))
-LAST = InTime(
+FIRST = InOrder(
+    "FIRST",
+    "value [ORDER BY key, ..]",
+    "value of the row with the least keys, or else timestamp; of several the least",
+    ("FIRST_VALUE",),
+)
+LAST = InOrder(
     "LAST",
-    "value",
-    "value of the row with the greatest timestamp; of several the greatest",
+    "value [ORDER BY key, ..]",
+    "value of the row with the greatest keys, or else timestamp; of several the greatest",
     ("LAST_VALUE",),
     Question.GREATEST,
 )

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import pyarrow as pa
 
 from penstock.expressions.aggregates.arguments import atomic, length
-from penstock.expressions.aggregates.contract import OrderedAnswer, OrderedFunction, Question
+from penstock.expressions.aggregates.contract import (
+    AggregateInput,
+    OrderedAnswer,
+    OrderedFunction,
+    Question,
+    WrittenCall,
+    within_group,
+)
 from penstock.expressions.coercion import BIGINT
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
 
 
 class Mode(OrderedFunction):
-    """The value with the greatest count."""
+    """The value with the greatest count. MODE() WITHIN GROUP (ORDER BY value) is a call of the value."""
 
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         argument = atomic(self.name, arguments[0])
         return (argument,), argument.type
+
+    def build_within(self, read: AggregateInput) -> AggregateCall:
+        value, descending = within_group(self, read, 0)
+        return self.build(replace(read, arguments=(value,), by=descending))
+
+    def written(self, call: AggregateCall) -> WrittenCall:
+        written = super().written(call)
+        return WrittenCall((), written.keys, True) if written.keys else written
 
     def question(self) -> Question:
         return Question.MODE
@@ -31,9 +47,6 @@ class MostFrequent(OrderedFunction):
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         value, count = atomic(self.name, arguments[0]), length(self.name, arguments[1])
         return (value, count), pa.list_(pa.struct([("value", value.type), ("count", BIGINT)]))
-
-    def values(self, call: AggregateCall) -> tuple[Expression, ...]:
-        return call.arguments[:1]
 
     def question(self) -> Question:
         return Question.TOP
@@ -50,7 +63,12 @@ class MostFrequent(OrderedFunction):
         return members.lists(call.type, pairs)
 
 
-MODE = Mode("MODE", "value", "the most frequent value; of several the least")
+MODE = Mode(
+    "MODE",
+    "value",
+    "the most frequent value; of several the least, or the first by WITHIN GROUP: MODE() WITHIN GROUP (ORDER BY value"
+    " DESC)",
+)
 TOP_K = MostFrequent(
     "TOP_K", "value, k", "the k most frequent values as an array of (value, count), by count, equal counts by value"
 )

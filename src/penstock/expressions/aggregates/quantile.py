@@ -24,9 +24,6 @@ class Quantile(OrderedFunction):
         value = implicit(number(self.name, arguments[0]), DOUBLE, self.name)
         return (value, *(fraction(self.name, a) for a in arguments[1:])), DOUBLE
 
-    def values(self, call: AggregateCall) -> tuple[Expression, ...]:
-        return call.arguments[:1]
-
     def question(self) -> Question:
         return Question.QUANTILE
 

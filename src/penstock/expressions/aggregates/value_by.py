@@ -8,7 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.expressions.aggregates.arguments import atomic
-from penstock.expressions.aggregates.contract import DistinctRule, NullRule, OrderedAnswer, OrderedFunction, Question
+from penstock.expressions.aggregates.contract import DistinctRule, NullRule, OrderedFunction, Question
 from penstock.expressions.coercion import NULL, STRING, cast_to
 from penstock.expressions.nodes import AggregateCall, Expression
 
@@ -28,14 +28,11 @@ class ValueBy(OrderedFunction):
         return (value, cast_to(by, STRING) if by.type == NULL else by), value.type
 
     def values(self, call: AggregateCall) -> tuple[Expression, ...]:
-        value, by = call.arguments
-        return by, value
+        value, *by = call.arguments
+        return (*by, value)
 
     def question(self) -> Question:
         return self.side
-
-    def finalize(self, call: AggregateCall, answer: OrderedAnswer) -> pa.Array:
-        return answer.value().flatten()[1]
 
 
 MIN_BY = ValueBy("MIN_BY", "value, by", "value of the row with the least `by`; of several the least, NULL first")

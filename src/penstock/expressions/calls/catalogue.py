@@ -37,7 +37,7 @@ def _lines() -> Iterator[str]:
     yield "## Aggregates\n"
     yield f"{_distinct()}\n"
     yield "| aggregate | meaning |\n|---|---|"
-    yield from (_row(f"{row.name}({row.signature})", row.help, row.aliases) for row in AGGREGATES)
+    yield from (_row(row.usage, row.help, row.aliases) for row in AGGREGATES)
     yield ""
 
 

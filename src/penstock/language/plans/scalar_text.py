@@ -11,13 +11,15 @@ import datetime as dt
 import decimal
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.expressions.aggregates import aggregate_function, build_aggregate
+from penstock.expressions.aggregates import aggregate_function, build_aggregate, written_call
+from penstock.expressions.aggregates.contract import RowOrder
 from penstock.expressions.calls.functions import build_call, row_of
 from penstock.expressions.coercion import DURATION
 from penstock.expressions.evaluation.fold import fold
@@ -85,7 +87,7 @@ def written_time(call: AggregateCall, names: Sequence[str]) -> list[str]:
 
 def _timed(call: AggregateCall) -> bool:
     known = None if isinstance(call, UserAggregateCall) else aggregate_function(call.function)
-    return known is not None and known.timed and len(call.arguments) > known.arguments
+    return known is not None and known.timed and not call.order and len(call.arguments) > known.arguments
 
 
 def _unwritable(what: str) -> PenstockError:
@@ -152,21 +154,43 @@ class _ScalarWriter:
         return _call(name, nodes)
 
     def _aggregate(self, call: AggregateCall) -> exp.Expr:
-        arguments: Sequence[Expression] = call.arguments
         if isinstance(call, UserAggregateCall):
-            name = call.definition.name
+            node = self._called(call.definition.name, call.arguments, call.distinct)
         else:
-            name, order = call.function, call.arguments[-1] if _timed(call) else None
-            arguments = call.arguments[:-1] if _timed(call) else call.arguments
-            if arguments:
-                arguments = _arguments(
-                    call, lambda given: build_aggregate(name, given, call.distinct, call.filter, order), arguments
-                )
-        nodes = self._nodes(_computed(arguments)) or [exp.Star()]
-        node: exp.Expr = _call(name, [exp.Distinct(expressions=nodes)] if call.distinct else nodes)
+            node = self._built_in(call)
         if call.filter is not None:
             node = exp.Filter(this=node, expression=exp.Where(this=self.node(call.filter)))
         return node
+
+    def _built_in(self, call: AggregateCall) -> exp.Expr:
+        name, form = call.function, written_call(call)
+        order = call.arguments[-1] if _timed(call) else None
+        inside = form.inside[:-1] if _timed(call) else form.inside
+        values = tuple(key for key, _ in form.keys)
+        by = RowOrder(values, tuple(direction for _, direction in form.keys)) if values else None
+
+        def build(given: Sequence[Expression]) -> Expression:
+            order_by = None if by is None else replace(by, keys=tuple(given[len(inside) :]))
+            own = given[: len(inside)]
+            return build_aggregate(name, own, call.distinct, call.filter, order, order_by, form.within)
+
+        given = _arguments(call, build, (*inside, *values)) if inside or values else ()
+        own, keys = given[: len(inside)], self._nodes(given[len(inside) :])
+        if by is None:
+            return self._called(name, own, call.distinct)
+        ordered = [
+            exp.Ordered(this=key, desc=direction.descending, nulls_first=direction.nulls_first)
+            for key, direction in zip(keys, by.directions, strict=True)
+        ]
+        if form.within:
+            return exp.WithinGroup(this=_call(name, self._nodes(own)), expression=exp.Order(expressions=ordered))
+        node = self._called(name, own, call.distinct)
+        node.expressions.append(exp.Order(this=node.expressions.pop(), expressions=ordered))
+        return node
+
+    def _called(self, name: str, arguments: Sequence[Expression], distinct: bool) -> exp.Expr:
+        nodes = self._nodes(_computed(arguments)) or [exp.Star()]
+        return _call(name, [exp.Distinct(expressions=nodes)] if distinct else nodes)
 
 
 def _computed(arguments: Sequence[Expression]) -> Sequence[Expression]:

@@ -1,12 +1,14 @@
 """Keys in the order of values: an int64 for most types, followed by bytes for wider ones.
 
 Contract: of two values of one type, a < b exactly when (key(a), bytes(a)) < (key(b), bytes(b)), with bytes compared
-like strings; this holds across arrays, processes and time. NaN is the largest number, -0.0 equals 0.0, and inside a
-struct NULL is the smallest value. Keys of NULLs at the top level are arbitrary.
+like strings; this holds across arrays, processes and time. NaN is the largest number and -0.0 equals 0.0. A struct is
+the list of its fields, each in its own direction: ascending and NULL first, or as an ORDER BY has it. Keys of NULLs at
+the top level are arbitrary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compilation import loop
-from penstock.physical.elements import Bools, Int64s
+from penstock.expressions.nodes import KeyDirection
+from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import order_keys
 
 Bytes = npt.NDArray[np.uint8]
 _BIAS = np.uint64(1 << 63)
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_ASCENDING = KeyDirection()
+#: The mark of a value that is there; that of a NULL is 0 or 2.
+_PRESENT = 1
 
 
 @dataclass(frozen=True)
@@ -37,16 +44,20 @@ class SortKeys:
 
 def is_wide(type_: pa.DataType) -> bool:
     """Return whether `type_` has more values than an int64."""
-    text = pa.types.is_string(type_) or pa.types.is_binary(type_)
-    return bool(text or pa.types.is_decimal(type_) or pa.types.is_struct(type_))
+    return _is_text(type_) or bool(pa.types.is_decimal(type_) or pa.types.is_struct(type_))
 
 
-def sort_keys(column: pa.Array) -> SortKeys:
-    """Return the keys of all values of `column`. A struct has two fields."""
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_))
+
+
+def sort_keys(column: pa.Array, directions: Sequence[KeyDirection] = ()) -> SortKeys:
+    """Return the keys of all values of `column`. directions: of the first fields of a struct; those behind them are
+    ascending, NULL first."""
     kind, length = column.type, len(column)
     if pa.types.is_struct(kind):
-        return _pair_keys(*column.flatten())
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _list_keys(column.flatten(), directions)
+    if _is_text(kind):
         starts, lengths, data = _text(column)
         return SortKeys(_first_bytes(starts, lengths, data), True, starts, lengths, data)
     if pa.types.is_decimal(kind):
@@ -57,33 +68,33 @@ def sort_keys(column: pa.Array) -> SortKeys:
     return SortKeys(order_keys(column), False, none, none, np.empty(0, np.uint8))
 
 
-def _pair_keys(major: pa.Array, minor: pa.Array) -> SortKeys:
-    """Return keys of pairs: the key of the first value, then bytes: whether both are present, and the second value."""
-    present = major.is_valid().to_numpy(zero_copy_only=False)
-    there = minor.is_valid().to_numpy(zero_copy_only=False)
-    starts, lengths, data = _as_bytes(minor)
-    if is_wide(major.type):
-        return _wide_pair_keys(sort_keys(major), present, there, starts, lengths, data)
-    keys = np.where(present, order_keys(major), np.iinfo(np.int64).min)
-    made = np.empty(int(np.where(there, lengths, 0).sum()) + 2 * len(keys), np.uint8)
-    places = np.empty(len(keys), np.int64)
-    sizes = np.empty(len(keys), np.int64)
-    _mark(present, there, starts, lengths, data, places, sizes, made)
-    return SortKeys(keys, True, places, sizes, made)
+def _list_keys(columns: Sequence[pa.Array], directions: Sequence[KeyDirection]) -> SortKeys:
+    """Return keys of lists of values: the key of the first value; then as bytes, for every value, a mark of whether it
+    is there, its bytes (of the first only what its key does not hold) and, where its length varies, an end that
+    compares below every byte. The bytes of descending values are inverted."""
+    ordered = [*directions, *[_ASCENDING] * (len(columns) - len(directions))]
+    first, direction = sort_keys(columns[0]), ordered[0]
+    present = [column.is_valid().to_numpy(zero_copy_only=False) for column in columns]
+    absent = _LEAST if direction.nulls_first else _MOST
+    keys = np.where(present[0], ~first.keys if direction.descending else first.keys, absent)
+    parts = [(first.starts, first.lengths, first.data) if first.wide else _no_bytes(len(keys))]
+    parts += [_as_bytes(column) for column in columns[1:]]
+    # The last value needs no end, but where what is longer comes first.
+    ended = [_is_text(column.type) for column in columns]
+    ended[-1] &= ordered[-1].descending
+    # With an end, a byte of 0 becomes two, and the end takes two.
+    longest = [2 * part[1] + 2 if end else part[1] for part, end in zip(parts, ended, strict=True)]
+    sizes = np.sum([1 + np.where(there, size, 0) for there, size in zip(present, longest, strict=True)], axis=0)
+    places = np.cumsum(sizes) - sizes
+    made, at = np.empty(int(sizes.sum()), np.uint8), places.copy()
+    for key, there, end, part in zip(ordered, present, ended, parts, strict=True):
+        marks = np.where(there, _PRESENT, 0 if key.nulls_first else 2).astype(np.uint8)
+        _append(marks, *part, end, 255 if key.descending else 0, at, made)
+    return SortKeys(keys, True, places, at - places, made)
 
 
-def _wide_pair_keys(
-    major: SortKeys, present: Bools, there: Bools, starts: Int64s, lengths: Int64s, data: Bytes
-) -> SortKeys:
-    """Of pairs whose first value is wide: its key; whether it is there, its bytes with an end that compares below every
-    byte, whether the second value is there, its bytes."""
-    keys = np.where(present, major.keys, np.iinfo(np.int64).min)
-    # A byte of 0 becomes two, and the end takes two.
-    size = 4 * len(keys) + int(2 * np.where(present, major.lengths, 0).sum() + np.where(there, lengths, 0).sum())
-    made = np.empty(size, np.uint8)
-    places, sizes = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    _mark_wide(present, major.starts, major.lengths, major.data, there, starts, lengths, data, places, sizes, made)
-    return SortKeys(keys, True, places, sizes, made)
+def _no_bytes(length: int) -> tuple[Int64s, Int64s, Bytes]:
+    return np.zeros(length, np.int64), np.zeros(length, np.int64), np.empty(0, np.uint8)
 
 
 def _as_bytes(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
@@ -128,65 +139,27 @@ def _first_bytes(starts: Int64s, lengths: Int64s, data: Bytes) -> Int64s:
     return keys
 
 
-@compiled(reads="present there starts lengths data")
-def _mark(
-    present: Bools,
-    there: Bools,
-    starts: Int64s,
-    lengths: Int64s,
-    data: Bytes,
-    places: Int64s,
-    sizes: Int64s,
-    made: Bytes,
+@compiled(reads="marks starts lengths data")
+def _append(
+    marks: Bytes, starts: Int64s, lengths: Int64s, data: Bytes, ended: bool, flip: int, at: Int64s, made: Bytes
 ) -> None:
-    end = 0
-    for i in range(starts.shape[0]):
-        places[i] = end
-        made[end] = 1 if present[i] else 0
-        made[end + 1] = 1 if there[i] else 0
-        end += 2
-        if there[i]:
-            for k in range(starts[i], starts[i] + lengths[i]):
-                made[end] = data[k]
-                end += 1
-        sizes[i] = end - places[i]
-
-
-@compiled(reads="present first_starts first_lengths first_data there starts lengths data")
-def _mark_wide(
-    present: Bools,
-    first_starts: Int64s,
-    first_lengths: Int64s,
-    first_data: Bytes,
-    there: Bools,
-    starts: Int64s,
-    lengths: Int64s,
-    data: Bytes,
-    places: Int64s,
-    sizes: Int64s,
-    made: Bytes,
-) -> None:
-    end = 0
-    for i in range(starts.shape[0]):
-        places[i] = end
-        made[end] = 1 if present[i] else 0
+    """Write the mark of each value, and the bytes of those that are there, to `made` from at[i] on; move at[i] behind
+    them."""
+    for i in range(marks.shape[0]):
+        end = at[i]
+        made[end] = marks[i]
         end += 1
-        if present[i]:
-            for k in range(first_starts[i], first_starts[i] + first_lengths[i]):
-                made[end] = first_data[k]
-                end += 1
-                if first_data[k] == 0:
-                    made[end] = 1
-                    end += 1
-        made[end] = 0
-        made[end + 1] = 0
-        made[end + 2] = 1 if there[i] else 0
-        end += 3
-        if there[i]:
+        if marks[i] == _PRESENT:
             for k in range(starts[i], starts[i] + lengths[i]):
-                made[end] = data[k]
+                made[end] = data[k] ^ flip
                 end += 1
-        sizes[i] = end - places[i]
+                if ended and data[k] == 0:
+                    made[end] = 1 ^ flip
+                    end += 1
+            if ended:
+                made[end] = made[end + 1] = flip
+                end += 2
+        at[i] = end
 
 
 @loop

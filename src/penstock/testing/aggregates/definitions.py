@@ -25,7 +25,7 @@ from penstock.expressions.user import UserAggregateCall
 from penstock.testing.aggregates.estimates import estimated
 from penstock.testing.aggregates.sketches import BY_PANES, SKETCHES
 from penstock.testing.scalars.user import user_value
-from penstock.testing.scalars.values import Row, key_of, order_key
+from penstock.testing.scalars.values import Place, Row, key_of, order_key
 
 T = TypeVar("T")
 
@@ -45,6 +45,8 @@ def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate, panes: S
     if not call.arguments:
         return len(rows)
     tuples = list(zip(*(evaluate(argument, rows) for argument in call.arguments), strict=True))
+    if call.order:
+        return _by_keys(call, tuples)
     if call.function in IN_TIME:
         return IN_TIME[call.function](tuples) if tuples else None
     if call.function in BY_ANOTHER:
@@ -201,12 +203,45 @@ def _top(values: Sequence[object], length: int) -> list[dict[str, object]]:
     return [{"value": value, "count": count} for value, count in _frequent(values)[:length]]
 
 
+def _discrete(values: Sequence[T], fraction: float) -> T:
+    """Return the first value that at least this part of the values precedes or equals. The fraction is meant as it is
+    written in decimals."""
+    return values[max(1, math.ceil(Fraction(repr(fraction)) * len(values))) - 1]
+
+
 #: canonical name -> definition over the sorted non-NULL values (at least one), and the constants of the call
 ORDERED: dict[str, Callable[..., Any]] = {
     "QUANTILE": _quantile,
     "MODE": lambda values: _frequent(values)[0][0],
     "TOP_K": _top,
+    "PERCENTILE_DISC": _discrete,
     "ARRAY_AGG": list,
+}
+
+
+def _by_keys(call: AggregateCall, tuples: Sequence[Row]) -> Any:
+    """Return the value of a call with ORDER BY over (arguments, keys): the rows are ordered by the keys, then by the
+    arguments, ascending and NULL first."""
+    width = len(call.own)
+    if call.function not in IN_TIME:
+        tuples = [row for row in tuples if None not in row[:width]]
+    if call.distinct:
+        tuples = list({key_of(row[:width]): row for row in tuples}.values())
+
+    def place(row: Row) -> list[object]:
+        return [*map(Place, row[width:], call.order), *map(order_key, row[:width])]
+
+    return BY_KEYS[call.function](sorted(tuples, key=place)) if tuples else None
+
+
+#: canonical name -> definition over (arguments, keys) in order (at least one)
+BY_KEYS: dict[str, Callable[[Sequence[Row]], Any]] = {
+    "FIRST": lambda rows: rows[0][0],
+    "LAST": lambda rows: rows[-1][0],
+    "ARRAY_AGG": lambda rows: [row[0] for row in rows],
+    "STRING_AGG": lambda rows: rows[0][1].join(row[0] for row in rows),
+    "MODE": lambda rows: _frequent([row[0] for row in rows])[0][0],
+    "PERCENTILE_DISC": lambda rows: _discrete([row[0] for row in rows], rows[0][1]),
 }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from penstock.algebra import Except, Intersect, SortKey, TopK
+from penstock.algebra import Except, Intersect, TopK
 from penstock.testing.definitions.base import Bag, Relation, World, denote, minus, relation
-from penstock.testing.scalars.values import Row, key_of, order_key
+from penstock.testing.scalars.values import Place, Row, key_of
 
 
 @denote.register
@@ -46,7 +46,7 @@ def _(node: TopK, world: World) -> Relation:
     last = node.offset + node.limit
 
     def place(row: Row) -> list[object]:
-        return [_Place(row[key.column], key) for key in node.total_order]
+        return [Place(row[key.column], key) for key in node.total_order]
 
     def at(tau: int) -> Bag:
         parts: dict[Row, Bag] = {}
@@ -55,24 +55,6 @@ def _(node: TopK, world: World) -> Relation:
         return [row for part in parts.values() for row in sorted(part, key=place)[node.offset : last]]
 
     return Relation(below.instants, at)
-
-
-class _Place:
-    """The rank of a value under one sort key. NaN is the largest number; the key decides where NULL sorts."""
-
-    def __init__(self, value: object, key: SortKey) -> None:
-        self._null = value is None
-        self._value = order_key(value)
-        self._key = key
-
-    def __lt__(self, other: _Place) -> bool:
-        if self._null or other._null:
-            return self._null is not other._null and self._null is self._key.nulls_first
-        one, two = (other, self) if self._key.descending else (self, other)
-        return bool(one._value < two._value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Place) and not (self < other or other < self)
 
 
 def _once(rows: Bag) -> Bag:

@@ -62,11 +62,13 @@ def ordered_aggregate(
     """Return (text, type) of an aggregate that depends on the order of values or rows.
 
     Args:
-        timed: the rows have timestamps, so FIRST and LAST may be drawn.
+        timed: the rows have timestamps, so FIRST and LAST may be drawn without ORDER BY.
         loose: type of results that no other query can read, such as arrays and quantiles; None where they may not be
             drawn.
     """
     column = choices.pick(scope)
+    if choices.chance(35):
+        return _by_keys(choices, scope, column, loose)
     functions = ["MODE", "COUNT DISTINCT"]
     if timed:
         functions += ["FIRST", "LAST"]
@@ -82,6 +84,23 @@ def ordered_aggregate(
     if function in ("TOP_K", "QUANTILE"):
         constant = ", " + choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
     return f"{function}({distinct}{column.name}{constant})", type_
+
+
+def _by_keys(
+    choices: Choices, scope: Sequence[RandomColumn], column: RandomColumn, loose: str | None
+) -> tuple[str, str]:
+    """Return (text, type) of an aggregate with ORDER BY, in its parentheses or in WITHIN GROUP."""
+    directions = ("", " DESC", " NULLS LAST", " DESC NULLS FIRST")
+    keys = ", ".join(choices.pick(scope).name + choices.pick(directions) for _ in range(choices.pick((1, 1, 2))))
+    function = choices.pick(("FIRST", "LAST", "MODE", "PERCENTILE_DISC", *(("ARRAY_AGG", "DISTINCT") if loose else ())))
+    if function in ("FIRST", "LAST"):
+        return f"{function}({column.name} ORDER BY {keys})", column.type
+    if function in ("MODE", "PERCENTILE_DISC"):
+        inside = "" if function == "MODE" else choices.pick(("0", "0.3", "0.5", "1"))
+        return f"{function}({inside}) WITHIN GROUP (ORDER BY {column.name}{choices.pick(directions)})", column.type
+    if function == "DISTINCT":
+        return f"ARRAY_AGG(DISTINCT {column.name} ORDER BY {column.name}{choices.pick(directions)})", loose or ""
+    return f"ARRAY_AGG({column.name} ORDER BY {keys})", loose or ""
 
 
 def combined_aggregate(

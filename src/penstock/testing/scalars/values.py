@@ -11,7 +11,7 @@ import datetime as dt
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -118,6 +118,34 @@ def order_key(value: object) -> tuple[int, Any]:
     if isinstance(value, list | dict):
         return (1, tuple(map(order_key, value.values() if isinstance(value, dict) else value)))
     return (1, value)
+
+
+class Direction(Protocol):
+    """How a sort key orders values."""
+
+    @property
+    def descending(self) -> bool: ...
+
+    @property
+    def nulls_first(self) -> bool: ...
+
+
+class Place:
+    """The rank of a value under one sort key. NaN is the largest number; the key decides where NULL sorts."""
+
+    def __init__(self, value: object, key: Direction) -> None:
+        self._null = value is None
+        self._value = order_key(value)
+        self._key = key
+
+    def __lt__(self, other: Place) -> bool:
+        if self._null or other._null:
+            return self._null is not other._null and self._null is self._key.nulls_first
+        one, two = (other, self) if self._key.descending else (self, other)
+        return bool(one._value < two._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and not (self < other or other < self)
 
 
 def value_order(row: Row) -> tuple[object, ...]:

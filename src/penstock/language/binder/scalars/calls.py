@@ -12,13 +12,14 @@ from penstock.errors import PenstockError
 from penstock.expressions.aggregates import aggregate_function, function_of
 from penstock.expressions.aggregates.arguments import between
 from penstock.expressions.aggregates.bounds import BOUNDED, CONFIDENCE, Bounds
+from penstock.expressions.aggregates.contract import RowOrder
 from penstock.expressions.aggregates.hll_sketch import HLL_SKETCH_AGG, lg_of
 from penstock.expressions.aggregates.sketch import divided, quantile_of_normal
 from penstock.expressions.calls.functions import build_aggregate, build_call, function, is_aggregate
 from penstock.expressions.coercion import BIGINT, DOUBLE, cast_to
 from penstock.expressions.evaluation.fold import fold
 from penstock.expressions.evaluation.fold import fold as fold_constant
-from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal
+from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, KeyDirection, Literal
 from penstock.expressions.sketches.hyperloglog import standard_error
 from penstock.expressions.user import (
     UserAggregate,
@@ -152,6 +153,9 @@ _EXTRACTED = {
 }
 
 
+#: Functions of a row among others, which in WITHIN GROUP are those of a row that is not there.
+_RANKS = frozenset(("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST"))
+
 #: What to do instead, by the clause that takes no aggregates.
 _WITHOUT_AGGREGATES = {
     "WHERE": "a condition over groups belongs in HAVING",
@@ -206,6 +210,9 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name in OPERATOR_WORDS:
         hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
         binder.context.fail("P0304", f"{name} encloses a query or a whole select list", name_span(node), hint)
+    ordered = [argument for argument in node.expressions if isinstance(argument, exp.Order)]
+    if ordered and not called_aggregate(node, binder.context.catalog):
+        binder.context.fail("P0304", "ORDER BY follows FROM or is last in an aggregate", span_of(ordered[0]))
     if name == ESTIMATE and binder.context.catalog.function(name) is None:
         return estimate(binder, node)
     if name == MISSED_BOUND:
@@ -280,13 +287,39 @@ def called_aggregate(node: exp.Expr, catalog: Catalog) -> bool:
 
 
 def _filter(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    inner = node.this
+    inner, condition = node.this, node.expression.this
+    if isinstance(inner, exp.WithinGroup):
+        return _within_group(binder, inner, condition)
     if not isinstance(inner, exp.Anonymous) or not called_aggregate(inner, binder.context.catalog):
         binder.context.fail("P0304", "FILTER belongs to an aggregate", span_of(node))
-    return _aggregate(binder, inner, node.expression.this)
+    return _aggregate(binder, inner, condition)
 
 
-def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None) -> Expression:
+def _within_group(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None = None) -> Expression:
+    inner = node.this
+    name = function_name(inner).upper() if isinstance(inner, exp.Anonymous) else ""
+    if name in _RANKS:
+        hint = "COUNT(*) FILTER (WHERE x < 5) + 1 is the rank of 5"
+        binder.context.fail("P0901", f"{name} with WITHIN GROUP is not supported yet", name_span(inner), hint)
+    if not isinstance(inner, exp.Anonymous) or not called_aggregate(inner, binder.context.catalog):
+        binder.context.fail("P0304", "WITHIN GROUP belongs to an aggregate", span_of(node))
+    return _aggregate(binder, inner, condition, node.expression)
+
+
+def _order(binder: ScalarBinder, node: exp.Expr) -> RowOrder:
+    """Return the keys of ORDER BY in a call."""
+    if any(isinstance(ordered.this, exp.Var) for ordered in node.expressions):
+        hint = "name the values by which rows are ordered"
+        binder.context.fail("P0304", "ORDER BY ALL is of a query: a call has no items", span_of(node), hint)
+    keys = binder.bind_all([ordered.this for ordered in node.expressions])
+    directions = [KeyDirection(bool(o.args.get("desc")), bool(o.args.get("nulls_first"))) for o in node.expressions]
+    return RowOrder(tuple(keys), tuple(directions))
+
+
+def _aggregate(
+    binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None, group: exp.Expr | None = None
+) -> Expression:
+    """Return the call of an aggregate. condition: of its FILTER; group: the ORDER BY of its WITHIN GROUP."""
     context = binder.context
     name = function_name(node).upper()
     if binder.inside:
@@ -295,7 +328,13 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     if binder.aggregates is not None:
         hint = _WITHOUT_AGGREGATES.get(binder.aggregates)
         context.fail("P0304", f"{name} is an aggregate, not allowed in {binder.aggregates}", name_span(node), hint)
-    arguments = list(node.expressions)
+    arguments, order_by = list(node.expressions), group
+    if arguments and isinstance(arguments[-1], exp.Order):
+        if group is not None:
+            message = f"{name} has an ORDER BY in its parentheses and one in WITHIN GROUP"
+            context.fail("P0304", message, span_of(arguments[-1]), "leave one of them out")
+        order_by = arguments[-1]
+        arguments[-1] = order_by.this
     distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if distinct:
         arguments = list(arguments[0].expressions)
@@ -311,19 +350,30 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     inner = replace(binder, aggregates=None, aliases={}, outputs=(), inside=True)
     where = None if condition is None else context.attempt(lambda: inner.predicate(condition, "FILTER"))
     bound = inner.bind_all(arguments)
+    by = None if order_by is None else _order(inner, order_by)
     if condition is not None and where is None:
         raise BindingFailed
-    if any(reads_outer(b) for b in bound) and not any(isinstance(n, Column) for b in bound for n in walk(b)):
+    read = [*bound, *(() if by is None else by.keys)]
+    if any(reads_outer(b) for b in read) and not any(isinstance(n, Column) for b in read for n in walk(b)):
         hint = "as in SQL it counts the rows of that query: write it there, and read its value here"
         context.fail("P0312", f"{name} over columns of only the enclosing query belongs to it", name_span(node), hint)
     user = context.catalog.function(name)
     if isinstance(user, UserAggregate):
+        if order_by is not None:
+            message = f"{user.name} is a function of your own, which reads rows in any order"
+            context.fail("P0304", message, span_of(order_by), "leave ORDER BY out")
         return context.guard(name_span(node), lambda: build_user_aggregate(user, bound, distinct, where))
-    bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
+    within = group is not None
+    # The value is first in the parentheses, or the first key of WITHIN GROUP; what else stands there is constant.
+    value, constants = bound[:1], bound[1:]
+    if by is not None and within and known is not None and not known.ordered:
+        value, constants = [], bound
+    bound = value + [fold_constant(b) for b in constants]
     order = time_of(binder.scope) if known is not None and known.timed else None
-    call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
-    call = casts_in(context.zone, call, [*bound, *([] if order is None else [order])])
-    if bound and call.arguments and pa.types.is_string(bound[0].type) and call.arguments[0].type != bound[0].type:
+    call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order, by, within))
+    call = casts_in(context.zone, call, [*read, *([] if order is None else [order])])
+    first = (value or read)[:1]
+    if first and call.arguments and pa.types.is_string(first[0].type) and call.arguments[0].type != first[0].type:
         hint = "declare the column as a number, or write CAST(.. AS DOUBLE), which means the same"
         context.warn(f"{name} over a text: what is no number in it is NULL and left out", name_span(node), hint)
     return approximated(context, call, name_span(node))
@@ -334,10 +384,16 @@ def _is_list(node: exp.Expr) -> bool:
 
 
 def _call(
-    name: str, arguments: list[Expression], distinct: bool, where: Expression | None, order: Expression | None
+    name: str,
+    arguments: list[Expression],
+    distinct: bool,
+    where: Expression | None,
+    order: Expression | None,
+    by: RowOrder | None,
+    within: bool,
 ) -> AggregateCall:
     try:
-        return build_aggregate(name, arguments, distinct, where, order)
+        return build_aggregate(name, arguments, distinct, where, order, by, within)
     except PenstockError as error:
         error.hint = error.hint or FUNCTIONS.get(name)
         raise
@@ -364,4 +420,5 @@ CALLS: Mapping[type[exp.Expr], Binding] = {
     exp.Anonymous: _function,
     exp.Dot: summary_estimate,
     exp.Filter: _filter,
+    exp.WithinGroup: _within_group,
 }

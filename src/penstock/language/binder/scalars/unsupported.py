@@ -57,16 +57,18 @@ ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.StrPosition: frozenset({"this", "substr", "position"}),
     exp.Anonymous: frozenset({"this", "expressions"}),
     exp.Distinct: frozenset({"expressions"}),
+    exp.Order: frozenset({"this", "expressions"}),
+    exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
     exp.DataType: frozenset(exp.DataType.arg_types),  # the type's text is parsed by types.parse_type
     exp.Star: _NO_ARGUMENTS,
     exp.Where: frozenset({"this"}),
     exp.Var: frozenset({"this"}),
 }
-_PARTS = frozenset({exp.DataType, exp.Identifier, exp.If, exp.Distinct, exp.Star, exp.Where, exp.Var})
+_PARTS = frozenset(
+    {exp.DataType, exp.Identifier, exp.If, exp.Distinct, exp.Order, exp.Ordered, exp.Star, exp.Where, exp.Var}
+)
 _NAMES: dict[type[exp.Expr], str] = {
     exp.Window: "a window function (OVER)",
-    exp.WithinGroup: "WITHIN GROUP",
-    exp.Order: "ORDER BY in an aggregate",
     exp.Limit: "LIMIT in an aggregate",
     exp.IgnoreNulls: "IGNORE NULLS",
     exp.RespectNulls: "RESPECT NULLS",
@@ -150,10 +152,16 @@ def _argument_refusal(node: exp.Expr, key: str, value: object) -> Refusal:
 
 
 def _misplaced(node: exp.Expr) -> PenstockError | None:
-    """Return the error for DISTINCT or * outside calls of aggregates."""
-    if not isinstance(node, exp.Star | exp.Distinct):
+    """Return the error for DISTINCT, ORDER BY or * outside calls of aggregates."""
+    if not isinstance(node, exp.Star | exp.Distinct | exp.Order):
         return None
     parent = node.parent
+    if isinstance(node, exp.Order):
+        # The binder checks whether the call is one of an aggregate.
+        fits = isinstance(parent, exp.Anonymous | exp.WithinGroup)
+        return None if fits else PenstockError("P0304", "ORDER BY follows FROM or is last in an aggregate")
+    if isinstance(parent, exp.Order):  # DISTINCT x ORDER BY y
+        parent = parent.parent
     alone = isinstance(parent, exp.Anonymous) and len(parent.expressions) == 1
     name = function_name(parent).upper() if isinstance(parent, exp.Anonymous) else ""
     if isinstance(node, exp.Star):

@@ -137,7 +137,12 @@ def _argument_column(argument: Argument, elements: Elements) -> pa.Array:
 
 def _never_null(rule: NullRule, parts: list[pa.Array]) -> list[pa.Array]:
     """Return the parts of a tuple that must not be NULL for it to count."""
-    return {NullRule.KEEP: [], NullRule.SKIP_UNORDERED: parts[:1], NullRule.SKIP: parts}[rule]
+    return {
+        NullRule.KEEP: [],
+        NullRule.SKIP_UNORDERED: parts[:1],
+        NullRule.SKIP_BEHIND_KEYS: parts[-1:],
+        NullRule.SKIP: parts,
+    }[rule]
 
 
 def sum_doubles(codes: Int64s, lanes: Sequence[Float64s], count: int) -> Sequence[Float64s]:

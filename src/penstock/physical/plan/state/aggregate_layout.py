@@ -26,7 +26,7 @@ from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.accumulators.contract import Accumulator
 from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentState, NullRule, OrderedFunction
-from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.expressions.nodes import AggregateCall, Expression, KeyDirection
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Argument:
     """The input of an aggregate: expressions over the input (several: a tuple of values), without the rows that its
     FILTER rejects. integers, floats: the first positions of its lanes; integers = [count, then by accumulator], floats
     = pairs and expansions, by accumulator. distinct: a bag counts every value once. nulls: which tuples count.
-    encoder: which cells of a sketch a value falls into."""
+    encoder: which cells of a sketch a value falls into. directions: of the first expressions, which are keys of ORDER
+    BY."""
 
     expressions: tuple[Expression, ...]
     filter: Expression | None
@@ -45,6 +46,7 @@ class Argument:
     floats: int
     accumulators: tuple[Accumulator, ...]
     encoder: CellEncoder | None = None
+    directions: tuple[KeyDirection, ...] = ()
 
     @property
     def type(self) -> pa.DataType:
@@ -196,8 +198,8 @@ class AggregateLayout:
 
 _RANKED = (ArgumentState.REGISTERS, ArgumentState.REGISTER_COUNTS)
 
-#: (expressions, filter, kind, distinct, nulls, encoder) of an argument.
-_Key = tuple[tuple[str, ...], str, ArgumentState, bool, NullRule, CellEncoder | None]
+#: (expressions, filter, kind, distinct, nulls, encoder, directions) of an argument.
+_Key = tuple[tuple[str, ...], str, ArgumentState, bool, NullRule, CellEncoder | None, tuple[KeyDirection, ...]]
 
 
 def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict: bool) -> AggregateLayout:
@@ -213,7 +215,7 @@ def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict:
         distinct = call.distinct and kind in (ArgumentState.DISTINCT, ArgumentState.BAG)
         prints = tuple(e.fingerprint for e in function.values(call))
         only = call.filter.fingerprint if call.filter else ""
-        key = (prints, only, kind, distinct, function.nulls, function.cells(call))
+        key = (prints, only, kind, distinct, function.null_rule(call), function.cells(call), call.order)
         _, accumulators = needed.setdefault(key, (call, set()))
         if isinstance(function, AccumulatedFunction):
             accumulators.update(function.accumulators(call))
@@ -221,10 +223,12 @@ def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict:
     arguments: list[Argument] = []
     integers, floats = 1, 0
     for key, (call, accumulators) in needed.items():
-        _, _, kind, distinct, nulls, encoder = key
+        _, _, kind, distinct, nulls, encoder, directions = key
         ranked = tuple(sorted(accumulators, key=lambda a: a.rank))
         expressions = function_of(call).values(call)
-        argument = Argument(expressions, call.filter, kind, distinct, nulls, integers, floats, ranked, encoder)
+        argument = Argument(
+            expressions, call.filter, kind, distinct, nulls, integers, floats, ranked, encoder, directions
+        )
         integers, floats = integers + argument.integer_lanes, floats + argument.float_lanes
         arguments.append(argument)
     index_of = {key: i for i, key in enumerate(needed)}

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.arrays import UInt64s
 from penstock.compilation import loop
+from penstock.expressions.nodes import KeyDirection
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels import trees
 from penstock.physical.kernels.extremes import from_order_keys
@@ -114,9 +115,13 @@ class LinkedBag(ValueBag):
     """A bag whose values are nodes of a structure per group, which evaluates `questions`. A value's node has the number
     slot + 1. The structures are not durable, but rebuilt from the table."""
 
-    def __init__(self, groups: KeyedTable, type_: pa.DataType, questions: Questions) -> None:
+    def __init__(
+        self, groups: KeyedTable, type_: pa.DataType, questions: Questions, directions: tuple[KeyDirection, ...] = ()
+    ) -> None:
+        """Create an empty bag. directions: of the first fields of its values, which are structs then."""
         super().__init__(groups, type_)
         self._wide = is_wide(type_)
+        self._directions = directions
         self._questions = questions
         self._nodes = np.zeros((1, trees.WIDTH), np.int64)
         self._spans = np.zeros((1, 2), np.int64)
@@ -209,7 +214,7 @@ class LinkedBag(ValueBag):
             size = max(2 * len(self._nodes), self.count + 1)
             self._nodes = _longer(self._nodes, size)
             self._spans = _longer(self._spans, size)
-        keys = sort_keys(self.last_keys(self._made)[0])
+        keys = sort_keys(self.last_keys(self._made)[0], self._directions)
         rows = slice(self._made + 1, self.count + 1)
         self._nodes[rows] = 0
         self._nodes[rows, trees.PARENT] = -1

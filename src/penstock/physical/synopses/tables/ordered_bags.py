@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from penstock.expressions.nodes import KeyDirection
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels import heaps, trees
 from penstock.physical.synopses.tables.bags import Found, LinkedBag, Questions
@@ -14,8 +15,15 @@ from penstock.physical.synopses.tables.keyed_table import KeyedTable
 class OrderedBag(LinkedBag):
     """A bag in trees, which evaluates every question. distinct: every value counts once."""
 
-    def __init__(self, groups: KeyedTable, type_: pa.DataType, distinct: bool, questions: Questions) -> None:
-        super().__init__(groups, type_, questions)
+    def __init__(
+        self,
+        groups: KeyedTable,
+        type_: pa.DataType,
+        distinct: bool,
+        questions: Questions,
+        directions: tuple[KeyDirection, ...] = (),
+    ) -> None:
+        super().__init__(groups, type_, questions, directions)
         self._distinct = distinct
 
     def ask(self, groups: Int64s) -> Found:
@@ -72,8 +80,10 @@ class OrderedBag(LinkedBag):
 class ExtremeBag(LinkedBag):
     """A bag in heaps, which evaluates trees.LEAST and trees.GREATEST only."""
 
-    def __init__(self, groups: KeyedTable, type_: pa.DataType, questions: Questions) -> None:
-        super().__init__(groups, type_, questions)
+    def __init__(
+        self, groups: KeyedTable, type_: pa.DataType, questions: Questions, directions: tuple[KeyDirection, ...] = ()
+    ) -> None:
+        super().__init__(groups, type_, questions, directions)
         self._sides = np.where(questions.asked == trees.LEAST, 0, 1)
 
     def _no_roots(self, size: int) -> Int64s:

@@ -70,13 +70,13 @@ class GroupValues:
             functions = [_ordered(plan.calls[i]) for i in calls]
             kinds = np.array([f.question() for f in functions], np.int64)
             parameters = np.array([f.parameters(plan.calls[i]) for f, i in zip(functions, calls, strict=True)])
-            distinct = plan.arguments[argument].distinct
+            distinct, directions = plan.arguments[argument].distinct, plan.arguments[argument].directions
             questions = Questions(kinds, parameters)
             bag: LinkedBag
             if set(kinds.tolist()) <= {trees.LEAST, trees.GREATEST}:
-                bag = ExtremeBag(groups, types[column], questions)
+                bag = ExtremeBag(groups, types[column], questions, directions)
             else:
-                bag = OrderedBag(groups, types[column], distinct, questions)
+                bag = OrderedBag(groups, types[column], distinct, questions, directions)
             lane = plan.arguments[argument].integers if argument in (*plan.cells, *plan.pictured) else 0
             self._bags.append(_Bag(column, bag, calls, lane))
 
