@@ -185,6 +185,24 @@ def test_rows_of_updates_may_have_one_key(tmp_path: Path) -> None:
             system.run("INSERT INTO U VALUES (3, NULL)")
 
 
+def test_rows_of_a_query_over_constants_are_inserted_as_those_of_values(tmp_path: Path) -> None:
+    with server(tmp_path) as system:
+        system.done(CHANGES)
+        first = "INSERT INTO P SELECT n, n * 10 FROM range(1, 4) AS t (n) WHERE n <> 2"
+        told = system.run(f"{first}; INSERT INTO P (k, ts) SELECT 7, 8")
+        assert [one.outcome.rows for one in told if one.outcome is not None] == [2, 1]
+        before = len(system.control.commands())
+        for text, code in (
+            ("INSERT INTO P SELECT NULL, n FROM range(2) AS t (n)", "P0414"),
+            ("INSERT INTO P SELECT k, ts FROM P", "P0103"),
+            ("INSERT INTO P SELECT n, n FROM range(100001) AS t (n)", "P0105"),
+        ):
+            with pytest.raises(PenstockError) as caught:
+                system.run(text)
+            assert caught.value.code == code, text
+        assert len(system.control.commands()) == before
+
+
 FAR = (
     "CREATE RELATION R (ts INT, op STRING, k INT, d DATE, t TIMESTAMP, PRIMARY KEY (k)) FROM MEMORY () "
     "OPERATION BY op TIMESTAMP BY ts UNIT SECOND;"

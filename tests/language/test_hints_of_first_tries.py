@@ -219,7 +219,7 @@ _IN_OTHER_PLACES = (
     ("SELECT FREQUENT(a) FROM s", "P0204", "GROUP BY c FREQUENT 10"),
     ("GRANT SELECT ON s TO ada", "P0101", "penstock token add"),
     ("INSERT r VALUES (1, 'x')", "P0101", "INSERT INTO name"),
-    ("INSERT INTO r (a) SELECT a FROM s", "P0101", "CREATE QUERY r INTO connector"),
+    ("INSERT INTO r (a) SELECT a FROM s", "P0103", "CREATE QUERY r INTO connector"),
     ("CREATE QUERY q FROM PLAN 'plan.json'", "P0106", "no name of a file"),
     ("SET timezone = 'Europe/Berlin'", "P0104", "SET time_zone"),
     ("CREATE STREAM m (TIMESTAMP at, INT k) FROM MEMORY () TIMESTAMP BY at", "P0207", "at TIMESTAMP"),

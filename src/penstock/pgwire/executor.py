@@ -418,7 +418,7 @@ class Executor:
             self.state.notice("NOTICE", text, None)
         self.state.position = reply.position or self.state.position
         if reply.kind == "INSERT":
-            return PgOutcome(f"INSERT 0 {inserted_rows(statement)}")
+            return PgOutcome(f"INSERT 0 {inserted_rows(statement) if reply.changed is None else reply.changed}")
         return PgOutcome(reply.kind if reply.changed is None else f"{reply.kind} {reply.changed}")
 
     def _check_rows(self, reply: StatementReply) -> None:

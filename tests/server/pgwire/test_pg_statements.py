@@ -43,6 +43,16 @@ def test_a_text_never_becomes_a_part_of_its_statement(pg: RunningPg, text: str) 
         assert set(connection.execute(f"SELECT note FROM notes WHERE note = '{quoted}'").fetchall()) == {(text,)}  # type: ignore[arg-type]
 
 
+def test_rows_of_a_query_over_constants_are_inserted_and_counted(pg: RunningPg) -> None:
+    with pg.connect() as connection:
+        text = "INSERT INTO notes SELECT 'of a query', CAST(n AS STRING) FROM range(%s) AS t (n) WHERE n > 0"
+        assert connection.execute(text, (4,)).rowcount == 3
+        found = connection.execute("SELECT note FROM notes WHERE room = 'of a query'").fetchall()
+        assert sorted(found) == [("1",), ("2",), ("3",)]
+        with pytest.raises(psycopg.Error, match="INSERT takes a query over constants, and this one reads rooms"):
+            connection.execute("INSERT INTO notes (room) SELECT room FROM rooms")
+
+
 def test_types_of_values_follow_what_they_are_compared_with(pg: RunningPg) -> None:
     with pg.connect() as connection:
         # psycopg leaves the types of texts open.

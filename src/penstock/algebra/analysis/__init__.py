@@ -1,1 +1,1 @@
-"""What is computed from a whole plan: periods, origins of columns, keys of operators."""
+"""What is computed from a whole plan: periods, origins of columns, keys of operators, rows of constants."""

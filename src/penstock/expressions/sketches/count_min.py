@@ -99,7 +99,7 @@ def _mixed(h: int, k: int) -> int:
 
 
 @loop
-def _murmur32(data: Int8s, start: int, stop: int, seed: int) -> int:
+def murmur32(data: Int8s, start: int, stop: int, seed: int) -> int:
     """Return the hash as a signed 32-bit integer; bytes behind the last word of four are hashed one by one, signed."""
     h = seed & 0xFFFFFFFF
     at = start
@@ -125,8 +125,8 @@ def _of_bytes(offsets: Int32s, data: Int8s, depth: int, width: int) -> Int64s:
     found = np.empty((depth, size), np.int64)
     for i in range(size):
         start, stop = int(offsets[i]), int(offsets[i + 1])
-        one = _murmur32(data, start, stop, 0)
-        two = _murmur32(data, start, stop, one)
+        one = murmur32(data, start, stop, 0)
+        two = murmur32(data, start, stop, one)
         for row in range(depth):
             total = (one + row * two) & 0xFFFFFFFF
             if total >= (1 << 31):

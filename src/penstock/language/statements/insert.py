@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.algebra import Source
+from penstock.algebra.analysis.constant_rows import constant_rows, first_unknown
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.errors import PenstockError, counted, nearest
-from penstock.expressions.evaluation.evaluate import cast_together, literal_of
-from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.evaluation.evaluate import cast_together, literal_of, python_value
+from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scalars.local_time import cast_in
 from penstock.language.binder.scope import Scope
+from penstock.language.binder.select.queries import QueryBinder, span_of_query
 from penstock.language.binder.statements.names import column_named, distinct_names
 from penstock.language.binder.statements.rows import WRITABLE
 from penstock.language.commands import InsertRows
 from penstock.language.dialect import span_of
 from penstock.language.grammar.clauses import ClauseGrammar
-from penstock.language.printer import columns_text, name_text, values_text
-from penstock.language.queries import Name
+from penstock.language.limits import MAX_VALUES
+from penstock.language.printer import columns_text, name_text, print_query
+from penstock.language.queries import Name, QueryTree, ValuesQuery
 from penstock.language.statements.kind import Head, StatementKind
 from penstock.language.statements.statement import Statement
 from penstock.language.text import TextSpan
-from penstock.types import UNKNOWN_TYPE, Unit, type_name, unit_of_present
+from penstock.types import UNKNOWN_TYPE, Field, Unit, type_name, unit_of_present
 
 
 @dataclass(frozen=True)
 class Insert(Statement):
-    """INSERT. columns: those of the values, all of them in their order if the statement names none."""
+    """INSERT. query: VALUES, or another query over constants; columns: those of its rows, all of them in their order if
+    the statement names none."""
 
     KIND: ClassVar[str] = "INSERT"
     name: Name
-    rows: tuple[tuple[exp.Expr, ...], ...]
+    query: QueryTree
     columns: tuple[Name, ...] = ()
-    row_spans: tuple[TextSpan, ...] = field(default=(), compare=False)
 
 
 def _read(parser: ClauseGrammar, head: Head) -> Insert:
@@ -47,18 +51,13 @@ def _read(parser: ClauseGrammar, head: Head) -> Insert:
     name = parser._name("the name of a stream or relation")
     listed = parser._curr.token_type is TokenType.L_PAREN and not parser._query_ahead()
     columns = parser._names("a column name") if listed else ()
-    if parser._query_ahead() and not parser._at_values():
-        hint = f"a continuous query is CREATE QUERY {name.text} INTO connector (...) AS SELECT ..."
-        parser._fail("VALUES", hint=hint)
-    parser._need("VALUES")
-    rows, spans = parser._value_rows()
-    return Insert(name, rows, columns, spans)
+    if not parser._query_ahead() and not parser._at("FROM"):
+        parser._fail("VALUES or a query")
+    return Insert(name, parser.query(), columns)
 
 
 def _text(statement: Insert) -> str:
-    return (
-        f"INSERT INTO {name_text(statement.name)}{columns_text(statement.columns)} VALUES {values_text(statement.rows)}"
-    )
+    return f"INSERT INTO {name_text(statement.name)}{columns_text(statement.columns)} {print_query(statement.query)}"
 
 
 def _bind(statement: Insert, context: Context) -> InsertRows:
@@ -73,7 +72,8 @@ def _bind(statement: Insert, context: Context) -> InsertRows:
             hint = "INSERT needs a stream or relation declared FROM MEMORY ()"
             context.fail("P0201", f"{name.text} is a {kind.lower()}", name.span, hint)
         context.check_bound(name)
-        context.fail("P0201", f"unknown stream or relation {name.text}", name.span, nearest(name.text, known))
+        meant = nearest(name.text, known) if isinstance(statement.query, ValuesQuery) else _hint_of(name)
+        context.fail("P0201", f"unknown stream or relation {name.text}", name.span, meant)
     if source.connector not in WRITABLE:
         hint = "INSERT needs a stream or relation declared FROM MEMORY ()"
         context.fail("P0208", f"{source.name} is declared FROM {source.connector}", name.span, hint)
@@ -83,25 +83,69 @@ def _bind(statement: Insert, context: Context) -> InsertRows:
         message = f"rows without {column}, the timestamp of {source.name}, are dead letters and in no answer"
         names = ", ".join([*(source.columns[i].name for i in positions), column])
         context.warn(message, name.span, f"name it too: INSERT INTO {source.name} ({names}) VALUES ...")
-    spans = statement.row_spans or tuple(name.span for _ in statement.rows)
-    width = len(positions)
-    fitting = [
-        row for row, span in zip(statement.rows, spans, strict=True) if _fits(row, span, width, statement, context)
-    ]
-    binder = ExpressionBinder(Scope(()), context, "VALUES")
-    bound = context.each(lambda row: binder.bind_all(list(row)), fitting)
+    query, before = statement.query, len(context.errors)
+    if isinstance(query, ValuesQuery):
+        places = _values_by_place(query, len(positions), statement, context)
+    else:
+        places = _rows_by_place(query, len(positions), statement, context)
+    count = len(places[0].values)
 
     def values(column: int) -> list[Any]:
         if column not in positions:
-            return [_value_left_out(source, column)] * len(fitting)
-        place = positions.index(column)
-        written = [(e[place], r[place]) for e, r in zip(bound, fitting, strict=True)]
-        return _column_values(written, source, column, context)
+            return [_value_left_out(source, column)] * count
+        return _column_values(places[positions.index(column)], source, column, context)
 
     columns = context.each(values, range(len(source.columns)))
-    if len(fitting) < len(statement.rows):
+    if len(context.errors) > before:
         raise BindingFailed
     return InsertRows(source.name, tuple(zip(*columns, strict=True)))
+
+
+@dataclass(frozen=True)
+class _WrittenColumn:
+    """The values that are written into one column, and where each stands: at one place where a query computes them."""
+
+    values: Sequence[Literal]
+    spans: Sequence[TextSpan]
+
+
+def _values_by_place(query: ValuesQuery, width: int, statement: Insert, context: Context) -> list[_WrittenColumn]:
+    """Return what the rows of VALUES that have as many values as they should have in each place; errors of others are
+    recorded. Raises BindingFailed with the errors recorded."""
+    spans = query.row_spans or tuple(statement.name.span for _ in query.rows)
+    fits = [_fits(len(row), width, span, statement, context) for row, span in zip(query.rows, spans, strict=True)]
+    rows = [row for row, is_fitting in zip(query.rows, fits, strict=True) if is_fitting]
+    binder = ExpressionBinder(Scope(()), context, "VALUES")
+    bound = context.each(lambda row: [literal_of(value) for value in binder.bind_all(list(row))], rows)
+    return [
+        _WrittenColumn([values[place] for values in bound], [span_of(row[place]) for row in rows])
+        for place in range(width)
+    ]
+
+
+def _rows_by_place(query: QueryTree, width: int, statement: Insert, context: Context) -> list[_WrittenColumn]:
+    """Return what the rows of a query over constants have in each place. Raises BindingFailed after P0103, P0105, P0305
+    or P0901, and whatever a query is refused with."""
+    root = QueryBinder(context).relation(query)
+    span = span_of_query(query)
+    if declared := declared_sources(root):
+        message = f"INSERT takes a query over constants, and this one reads {next(iter(declared))}"
+        context.fail("P0103", message, span, _hint_of(statement.name))
+    if (unknown := first_unknown(root)) is not None:
+        message = f"INSERT of a query with {unknown.worded}"
+        hint = "it takes VALUES, SELECT without FROM, range(..) and generate_series(..), with conditions, DISTINCT,"
+        context.fail("P0901", message, span, f"{hint} set operations and ORDER BY .. LIMIT over them")
+    if not _fits(len(root.schema), width, span, statement, context):
+        raise BindingFailed
+    rows = context.guard(span, lambda: constant_rows(root, MAX_VALUES))
+    return [
+        _WrittenColumn([Literal(column.type, python_value(value)) for value in column], [span] * rows.count)
+        for column in rows.columns
+    ]
+
+
+def _hint_of(name: Name) -> str:
+    return f"a continuous query is CREATE QUERY {name.text} INTO connector (...) AS SELECT ..."
 
 
 def _written_columns(statement: Insert, source: Source, context: Context) -> list[int]:
@@ -117,52 +161,59 @@ def _value_left_out(source: Source, column: int) -> str | None:
     return "+" if column == source.operation else None
 
 
-def _fits(row: tuple[exp.Expr, ...], span: TextSpan, width: int, statement: Insert, context: Context) -> bool:
-    """Return whether the row has as many values as it has columns; otherwise record P0305."""
-    if len(row) != width:
+def _fits(count: int, width: int, span: TextSpan, statement: Insert, context: Context) -> bool:
+    """Return whether a row has as many values as it has columns; otherwise record P0305."""
+    if count != width:
         owner = "" if statement.columns else f" of {context.catalog.sources[statement.name.key].name}"
-        message = f"{counted(len(row), 'value')} for the {counted(width, 'column')}{owner}"
+        message = f"{counted(count, 'value')} for the {counted(width, 'column')}{owner}"
         context.note(PenstockError("P0305", message), span)
-    return len(row) == width
+    return count == width
 
 
-def _column_values(
-    values: list[tuple[Expression, exp.Expr]], source: Source, position: int, context: Context
-) -> list[Any]:
+def _column_values(written: _WrittenColumn, source: Source, position: int, context: Context) -> list[Any]:
     """Return the values of one column, converted together, literals of one type at a time. P0203 for values that do not
-    convert.
+    convert: for all that are written, and for the first that a query computes.
     """
     column = source.columns[position]
     if column.type == UNKNOWN_TYPE:
         context.fail_silently()
-    literals = [literal_of(expression) for expression, _ in values]
 
     def cast(type_: pa.DataType, first: int) -> Expression:
-        span = span_of(values[first][1])
-        return context.guard(span, lambda: cast_in(context.zone, Column(type_, 0), column.type, try_=True))
+        return context.guard(
+            written.spans[first], lambda: cast_in(context.zone, Column(type_, 0), column.type, try_=True)
+        )
 
-    converted, wrong = cast_together(literals, cast), False
-    for value, literal, (_, node) in zip(converted, literals, values, strict=True):
+    converted = cast_together(written.values, cast)
+    wrong: set[TextSpan] = set()
+    warned: set[TextSpan] = set()
+    for value, literal, span in zip(converted, written.values, written.spans, strict=True):
         given = literal.value
         if value is None and given is not None:
-            shown = given if isinstance(given, Decimal) else repr(given)
-            message = f"{shown} is not {type_name(column.type)}, the type of {column.name}"
-            hint = "write it as '2020-01-31 12:00:00'" if pa.types.is_timestamp(column.type) else None
-            context.note(PenstockError("P0203", message, hint=hint), span_of(node))
-            wrong = True
-        elif pa.types.is_integer(column.type) and isinstance(given, Decimal | float) and value != given:
-            message = f"{given} becomes {value}, since {column.name} is {type_name(column.type)}"
-            context.warn(message, span_of(node), "declare the column as DOUBLE or DECIMAL to keep it")
-        elif pa.types.is_decimal(column.type) and isinstance(given, Decimal) and value != given:
-            message = f"{given} becomes {value}, since {column.name} is {type_name(column.type)}"
-            context.warn(message, span_of(node), "a DECIMAL with more digits behind the point, or a DOUBLE, keeps it")
-        elif pa.types.is_timestamp(column.type) and _is_of_milliseconds(given):
-            message = f"{given} is read as seconds since 1970, which is no instant of this century"
-            hint = f"TIMESTAMP_MILLIS({given}) is the instant of so many milliseconds"
-            context.warn(message, span_of(node), hint)
+            if span not in wrong:
+                shown = given if isinstance(given, Decimal) else repr(given)
+                message = f"{shown} is not {type_name(column.type)}, the type of {column.name}"
+                hint = "write it as '2020-01-31 12:00:00'" if pa.types.is_timestamp(column.type) else None
+                context.note(PenstockError("P0203", message, hint=hint), span)
+            wrong.add(span)
+        elif span not in warned and (doubt := _doubt(given, value, column)) is not None:
+            context.warn(doubt[0], span, doubt[1])
+            warned.add(span)
     if wrong:
         raise BindingFailed
     return converted
+
+
+def _doubt(given: Any, value: Any, column: Field) -> tuple[str, str] | None:
+    """Return a warning, with its hint, of a value that becomes another than it was probably meant to be."""
+    becomes = f"{given} becomes {value}, since {column.name} is {type_name(column.type)}"
+    if pa.types.is_integer(column.type) and isinstance(given, Decimal | float) and value != given:
+        return becomes, "declare the column as DOUBLE or DECIMAL to keep it"
+    if pa.types.is_decimal(column.type) and isinstance(given, Decimal) and value != given:
+        return becomes, "a DECIMAL with more digits behind the point, or a DOUBLE, keeps it"
+    if pa.types.is_timestamp(column.type) and _is_of_milliseconds(given):
+        message = f"{given} is read as seconds since 1970, which is no instant of this century"
+        return message, f"TIMESTAMP_MILLIS({given}) is the instant of so many milliseconds"
+    return None
 
 
 def _is_of_milliseconds(given: Any) -> bool:

@@ -324,7 +324,7 @@ class QueryBinder:
         """Return a whole query, with the default operator of [semantics 4.3]. Raises BindingFailed with the errors
         recorded.
         """
-        return self.as_root(self.bind(tree), _span_of_query(tree))
+        return self.as_root(self.bind(tree), span_of_query(tree))
 
     def as_root(self, node: Algebra, span: TextSpan) -> Algebra:
         """Return what is bound as a whole query. Raises as `root` does."""
@@ -337,7 +337,7 @@ class QueryBinder:
         """Return the relation of a whole one-time query: of a stream that of all its elements so far. Raises
         BindingFailed with the errors recorded.
         """
-        span = _span_of_query(tree)
+        span = span_of_query(tree)
         found = answer_stream(replace(self, order=OrderRule.KEPT).bind(tree), span, self.context)
         if not awaits_closing(found):
             # State that ends is of no use where rows are read once.
@@ -769,7 +769,7 @@ def _window_of_all(tree: SelectQuery) -> WindowClause | None:
     return WindowClause(Extent.RANGE, clause.window, span=clause.window_span)
 
 
-def _span_of_query(tree: QueryTree) -> TextSpan:
+def span_of_query(tree: QueryTree) -> TextSpan:
     return tree.operator_span if isinstance(tree, SetQuery) else tree.span
 
 
