@@ -60,7 +60,7 @@ class Aggregation(Operator):
         self._live = make_queue(spec.fifo, spec.listed, combine)
         self._value_types = spec.input_types[plan.values_at :]
         self._values = GroupValues(plan, self._groups, self._value_types)
-        self._ending = FinalSlots(spec.ending if isinstance(spec, AggregateSpec) else (), self._groups)
+        self._ending = FinalSlots(spec.ending, self._groups)
         self._double_sums = np.array(plan.double_sums, np.int64).reshape(-1, 3)
         self._factor_of = np.zeros(plan.integers, np.int64)
         for number, argument in enumerate((plan.arguments[i] for i in plan.distincts), 1):
