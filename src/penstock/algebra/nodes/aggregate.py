@@ -23,13 +23,13 @@ from penstock.algebra.nodes.base import (
 from penstock.algebra.nodes.base.checks import need_relations, refused
 from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.algebra.nodes.stretch_chances import recorded_columns
-from penstock.algebra.properties.boundedness import Boundedness
+from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.domains import Domains, domain_of_type
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.promises import NO_PROMISES, Promises
 from penstock.algebra.properties.statistics import Statistics
-from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
+from penstock.algebra.properties.timestamps import NO_RISINGS, Risings, only_exact
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.bounds import Accuracy
@@ -86,11 +86,19 @@ class Aggregate(Algebra):
         return below.pattern is Pattern.MONOTONIC and not below.timestamps.keys().isdisjoint(self.group)
 
     @property
-    def timestamps(self) -> Timestamps:
+    def rising(self) -> Risings:
         if not stays_or_passes(self.input):
-            return NO_TIMESTAMPS
-        below = self.input.timestamps
+            return NO_RISINGS
+        found = self.input.rising
+        # What leaves changes a group later than its rows entered.
+        below = found if self.input.pattern is Pattern.MONOTONIC else only_exact(found)
         return {place: below[column] for place, column in enumerate(self.group) if column in below}
+
+    @property
+    def ending(self) -> Risings:
+        """Return by its place in `group` each column by which groups become final: those with a value below that of
+        the present get no rows any more."""
+        return _ending(self.input, self.group)
 
     @property
     def keys(self) -> Keys:
@@ -102,7 +110,7 @@ class Aggregate(Algebra):
 
     @property
     def stored(self) -> tuple[Boundedness, ...]:
-        return (self.boundedness,)
+        return (until_final(self.boundedness, self.ending, "groups", self.schema),)
 
     @property
     def domains(self) -> Domains:
@@ -195,6 +203,26 @@ def is_cut(call: AggregateCall) -> bool:
     return cells is not None and cells.cut
 
 
+def _ending(below: Algebra, group: Sequence[int]) -> Risings:
+    if below.pattern is not Pattern.MONOTONIC or is_static(below):
+        return NO_RISINGS
+    found = below.rising
+    return {place: found[column] for place, column in enumerate(group) if column in found}
+
+
+def until_final(bound: Boundedness, ending: Risings, what: str, schema: Schema) -> Boundedness:
+    """Return what bounds the state of groups, or of rows, that become final. what: their noun; schema: of them."""
+    if bound.grade <= Grade.BOUNDED or not ending:
+        return bound
+    return Boundedness(Grade.BOUNDED, f"the {what} of {stretches(ending, schema)[0]}", source=bound.source, length=None)
+
+
+def stretches(ending: Risings, schema: Schema) -> list[str]:
+    """Return such as `one hour` for each column of `ending`: the time in which it has one value."""
+    labels = column_labels(schema)
+    return [one.stretch or f"one value of {labels[place]}" for place, one in ending.items()]
+
+
 def _accuracy(call: AggregateCall) -> Accuracy | None:
     return None if isinstance(call, UserAggregateCall) else function_of(call).accuracy(call)
 
@@ -221,8 +249,14 @@ class Distinct(Unary):
         return self.input.pattern is Pattern.MONOTONIC and bool(self.input.timestamps)
 
     @property
-    def timestamps(self) -> Timestamps:
-        return self.input.timestamps
+    def rising(self) -> Risings:
+        found = self.input.rising
+        return found if self.pattern is Pattern.MONOTONIC else only_exact(found)
+
+    @property
+    def ending(self) -> Risings:
+        """Return each column by which rows become final: those below the present have no duplicates any more."""
+        return _ending(self.input, range(len(self.schema)))
 
     @property
     def promises(self) -> Promises:
@@ -247,7 +281,7 @@ class Distinct(Unary):
 
     @property
     def stored(self) -> tuple[Boundedness, ...]:
-        return (self.boundedness,)
+        return (until_final(self.boundedness, self.ending, "different rows", self.schema),)
 
     @property
     def domains(self) -> Domains:

@@ -27,7 +27,7 @@ from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estima
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.domains import Domains, equal_domains, narrowed, number_of_values
 from penstock.algebra.properties.statistics import Statistics
-from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps, equates_timestamps, shifted
+from penstock.algebra.properties.timestamps import NO_RISINGS, Risings, equates_timestamps, shifted
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjuncts, remap
@@ -69,11 +69,11 @@ class Join(Algebra):
         return joins_at_once(self.left, self.right, self.equal)
 
     @property
-    def timestamps(self) -> Timestamps:
-        left, right = (shifted(side.timestamps, width) for side, width in self._places)
+    def rising(self) -> Risings:
+        left, right = (shifted(side.rising, width) for side, width in self._places)
         if joins_at_once(self.left, self.right, self.equal, stays_or_passes):
             return {**left, **right}
-        return left if is_static(self.right) else right if is_static(self.left) else NO_TIMESTAMPS
+        return left if is_static(self.right) else right if is_static(self.left) else NO_RISINGS
 
     @property
     def _places(self) -> tuple[tuple[Algebra, int], ...]:

@@ -22,7 +22,7 @@ from penstock.algebra.nodes.rowwise import Project, Select, with_latest_arrival
 from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.need import Needs, everything, longer, needs_of_relations, reach, together
-from penstock.algebra.properties.timestamps import Timestamps
+from penstock.algebra.properties.timestamps import Risings
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Column, remap
 from penstock.types import Schema
@@ -63,8 +63,8 @@ class NRRJoin(Algebra):
         return self.left.pattern
 
     @property
-    def timestamps(self) -> Timestamps:
-        return self.left.timestamps  # a row is joined when it enters
+    def rising(self) -> Risings:
+        return self.left.rising  # a row is joined when it enters
 
     @property
     def keys(self) -> Keys:

@@ -15,7 +15,7 @@ from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.until_next import UntilNext
 from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.promises import NO_PROMISES, Promises
-from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
+from penstock.algebra.properties.timestamps import NO_RISINGS, Risings
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -73,8 +73,8 @@ class RelationToStream(Emitted, Unary):
         return self.input.timestamp_column if self.kind is StreamKind.ISTREAM else None
 
     @property
-    def timestamps(self) -> Timestamps:
-        return self.input.timestamps if self.kind is StreamKind.ISTREAM else NO_TIMESTAMPS
+    def rising(self) -> Risings:
+        return self.input.rising if self.kind is StreamKind.ISTREAM else NO_RISINGS
 
     def describe(self) -> Mapping[str, str]:
         text = {"kind": self.kind.value}

@@ -32,7 +32,7 @@ from penstock.algebra.nodes.windows import Window, WindowKind, unbounded
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
 from penstock.algebra.properties.statistics import Statistics
-from penstock.algebra.properties.timestamps import Timestamps
+from penstock.algebra.properties.timestamps import Rising, Risings
 from penstock.expressions.calls.functions import build_call
 from penstock.expressions.coercion import BIGINT
 from penstock.expressions.nodes import Column, Expression, Literal
@@ -84,11 +84,13 @@ class Restamp(Emitted, Unary):
         return self.emitted.needs
 
     @property
-    def timestamps(self) -> Timestamps:
+    def rising(self) -> Risings:
         width = len(self.input.schema)
-        found = {width + _END: 1, width + _TIME: 0}
+        offsets = {_END: 1, _TIME: 0}
         # A start belongs to one window alone, but for those that grow.
-        return found if self.cumulative else {width + _START: 1 - self.length, **found}
+        if not self.cumulative:
+            offsets[_START] = 1 - self.length
+        return {width + at: Rising(self.schema[width + at].type, offset) for at, offset in offsets.items()}
 
     def evaluations(self) -> Iterable[Evaluation]:
         return self.window.evaluations()

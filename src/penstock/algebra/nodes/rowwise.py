@@ -23,7 +23,7 @@ from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.domains import Domains, domain_of_type, narrowed
 from penstock.algebra.properties.promises import Promises, moved_promises
 from penstock.algebra.properties.statistics import Statistics
-from penstock.algebra.properties.timestamps import Timestamps, offset_of
+from penstock.algebra.properties.timestamps import Risings, rising_of
 from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjuncts
 from penstock.expressions.text import to_sql
@@ -53,8 +53,8 @@ class Select(RowWise):
         return self.input.timestamp_column
 
     @property
-    def timestamps(self) -> Timestamps:
-        return self.input.timestamps
+    def rising(self) -> Risings:
+        return self.input.rising
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         (below,) = inputs
@@ -130,10 +130,10 @@ class Project(RowWise):
         return next((i for i, e in enumerate(self.expressions) if isinstance(e, Column) and e.index == below), None)
 
     @property
-    def timestamps(self) -> Timestamps:
-        below = self.input.timestamps
-        offsets = ((i, offset_of(e, below)) for i, e in enumerate(self.expressions))
-        return {i: offset for i, offset in offsets if offset is not None}
+    def rising(self) -> Risings:
+        below = self.input.rising
+        found = ((i, rising_of(e, below)) for i, e in enumerate(self.expressions)) if below else ()
+        return {i: one for i, one in found if one is not None}
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         (below,) = inputs

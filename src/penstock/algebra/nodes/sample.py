@@ -14,7 +14,7 @@ from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
 from penstock.algebra.properties.promises import Promises
 from penstock.algebra.properties.statistics import Statistics
-from penstock.algebra.properties.timestamps import Timestamps
+from penstock.algebra.properties.timestamps import Risings
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.types import Schema
@@ -93,8 +93,8 @@ class Sample(Unary):
         return self.input.timestamp_column
 
     @property
-    def timestamps(self) -> Timestamps:
-        return self.input.timestamps
+    def rising(self) -> Risings:
+        return self.input.rising
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         (below,) = inputs

@@ -37,7 +37,7 @@ from penstock.algebra.properties.cardinality import (
     partners,
 )
 from penstock.algebra.properties.statistics import Statistics
-from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
+from penstock.algebra.properties.timestamps import NO_RISINGS, Risings
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import Field, Schema
 
@@ -95,8 +95,8 @@ class SemiJoin(Algebra):
         return joins_at_once(self.left, self.right, self.equal)
 
     @property
-    def timestamps(self) -> Timestamps:
-        return self.left.timestamps if decides_at_once(self) else NO_TIMESTAMPS
+    def rising(self) -> Risings:
+        return self.left.rising if decides_at_once(self) else NO_RISINGS
 
     @property
     def keys(self) -> Keys:
@@ -215,9 +215,9 @@ class OuterJoin(Algebra):
         return joins_at_once(self.left, self.right, self.equal)
 
     @property
-    def timestamps(self) -> Timestamps:
+    def rising(self) -> Risings:
         known = self.kind is OuterKind.LEFT and decides_at_once(self)
-        return self.left.timestamps if known else NO_TIMESTAMPS
+        return self.left.rising if known else NO_RISINGS
 
     @property
     def keys(self) -> Keys:

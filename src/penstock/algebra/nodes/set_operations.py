@@ -26,7 +26,7 @@ from penstock.algebra.properties.cardinality import Estimate, partners
 from penstock.algebra.properties.domains import Domains
 from penstock.algebra.properties.promises import Promises, promises_of_union
 from penstock.algebra.properties.statistics import Statistics
-from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps, common_timestamps
+from penstock.algebra.properties.timestamps import NO_RISINGS, Risings, common_columns, only_exact
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.types import Schema
 
@@ -73,8 +73,8 @@ class UnionAll(Algebra):
         return all(member.enters_with_elements for member in self.members)
 
     @property
-    def timestamps(self) -> Timestamps:
-        return common_timestamps([member.timestamps for member in self.members])
+    def rising(self) -> Risings:
+        return common_columns([member.rising for member in self.members])
 
     def with_arrival_time(self) -> Algebra:
         return UnionAll(tuple(member.with_arrival_time() for member in self.members))
@@ -119,9 +119,9 @@ class Except(Compared):
         return Pattern.MONOTONIC if is_static(self) or self.is_complete_at_once else Pattern.STRICT
 
     @property
-    def timestamps(self) -> Timestamps:
-        both = common_timestamps([self.left.timestamps, self.right.timestamps])
-        return both if all(map(stays_or_passes, self.inputs)) else NO_TIMESTAMPS
+    def rising(self) -> Risings:
+        both = only_exact(common_columns([self.left.rising, self.right.rising]))
+        return both if all(map(stays_or_passes, self.inputs)) else NO_RISINGS
 
     @property
     def keys(self) -> Keys:
@@ -153,8 +153,8 @@ class Intersect(Compared):
         return Pattern.MONOTONIC if both is Pattern.MONOTONIC else Pattern.STRICT
 
     @property
-    def timestamps(self) -> Timestamps:
-        return common_timestamps([self.left.timestamps, self.right.timestamps])
+    def rising(self) -> Risings:
+        return only_exact(common_columns([self.left.rising, self.right.rising]))
 
     @property
     def keys(self) -> Keys:

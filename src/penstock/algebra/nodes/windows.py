@@ -32,7 +32,7 @@ from penstock.algebra.properties.domains import Domains
 from penstock.algebra.properties.need import LastRows, Needs, longer
 from penstock.algebra.properties.promises import Promises
 from penstock.algebra.properties.statistics import Statistics, seconds
-from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
+from penstock.algebra.properties.timestamps import NO_RISINGS, Risings
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -107,8 +107,8 @@ class Window(TimeModelWindow):
         return self.input.timestamp_column if self.slide is None else None
 
     @property
-    def timestamps(self) -> Timestamps:
-        return self.input.timestamps if self.slide is None else NO_TIMESTAMPS
+    def rising(self) -> Risings:
+        return self.input.rising if self.slide is None else NO_RISINGS
 
     @property
     def is_instantaneous(self) -> bool:

@@ -27,6 +27,7 @@ from penstock.expressions.coercion import (
 from penstock.expressions.library.arithmetic_rules import (
     add_rule,
     divide_rule,
+    has_positive_divisor,
     integer_divide_rule,
     modulo_rule,
     multiply_rule,
@@ -201,6 +202,8 @@ FUNCTIONS = (
         _divide,
         "DOUBLE, of decimals DECIMAL; NULL for a zero divisor",
         operator="left / right",
+        rises_with=0,
+        rises_if=has_positive_divisor,
     ),
     Function(
         "INT_DIV",
@@ -209,6 +212,8 @@ FUNCTIONS = (
         _integer_divide,
         "truncated toward zero",
         operator="left DIV right",
+        rises_with=0,
+        rises_if=has_positive_divisor,
     ),
     Function("MOD", "left, right", modulo_rule, _modulo, "remainder, with the sign of `left`"),
     Function("PMOD", "left, right", modulo_rule, _positive_modulo, "remainder that is not negative"),

@@ -27,7 +27,7 @@ from penstock.expressions.coercion import (
     wider_time,
 )
 from penstock.expressions.library.registry import Rule
-from penstock.expressions.nodes import Expression, Literal
+from penstock.expressions.nodes import Cast, Expression, Literal
 from penstock.types import TIMESTAMP, WALL_CLOCK
 
 _DAY = 86_400_000_000
@@ -151,6 +151,16 @@ def integer_divide_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     if is_decimal(wider):
         return (cast_to(left, decimal_operand(left)), cast_to(right, decimal_operand(right))), BIGINT
     return (cast_to(left, BIGINT), cast_to(right, BIGINT)), BIGINT
+
+
+def has_positive_divisor(arguments: Sequence[Expression]) -> bool:
+    """Return whether integers, or DOUBLEs, are divided by a constant that is more than 0."""
+    left, right = arguments
+    constant = right.argument if isinstance(right, Cast) and right.type in (BIGINT, DOUBLE) else right
+    positive = (
+        isinstance(constant, Literal) and is_numeric(constant.type) and bool(constant.value and constant.value > 0)
+    )
+    return positive and not is_decimal(left.type)
 
 
 def negate_rule(name: str, arguments: Sequence[Expression]) -> Typed:

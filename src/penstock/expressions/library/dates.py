@@ -431,8 +431,18 @@ def _from_seconds(arguments: Arguments, type_: pa.DataType) -> Datum:
     return convert(arguments[0], TIMESTAMP)
 
 
+def _has_no_zone(arguments: Sequence[Expression]) -> bool:
+    # In a zone clocks are put back, and days have come twice.
+    return len(arguments) == 2
+
+
+def _is_of_time(arguments: Sequence[Expression]) -> bool:
+    """Return whether the first argument is no text."""
+    return arguments[0].type in (DATE, TIMESTAMP)
+
+
 FUNCTIONS = (
-    Function("YEAR", "time", _temporal(INT), _field("year"), "year"),
+    Function("YEAR", "time", _temporal(INT), _field("year"), "year", rises_with=0),
     Function("QUARTER", "time", _temporal(INT), _field("quarter"), "quarter, 1 to 4"),
     Function("MONTH", "time", _temporal(INT), _field("month"), "month, 1 to 12"),
     Function("DAY", "time", _temporal(INT), _field("day"), "day of the month", ("DAYOFMONTH", "DAY_OF_MONTH")),
@@ -452,7 +462,7 @@ FUNCTIONS = (
     Function(
         "DATE_TRUNC", "unit, time [, zone]", _date_trunc_rule, _date_trunc,
         "start of the YEAR, WEEK, HOUR, ... of a time, as clocks of the zone show them",
-        rises_with=1,
+        rises_with=1, rises_if=_has_no_zone,
     ),
     Function(
         "DATE_BIN", "length, time [, origin]", takes(TIMESTAMP, DURATION, TIMESTAMP), _bin,
@@ -466,10 +476,13 @@ FUNCTIONS = (
         "TIMESTAMPDIFF", "unit, start, end", _of_unit(BIGINT, TIMESTAMP, TIMESTAMP), _by_unit(_apart),
         "whole units, such as HOUR, from start to end", ("TIMESTAMP_DIFF",),
     ),
-    Function("TRUNC", "date, unit", _trunc_rule, _trunc, "start of the YEAR, QUARTER, MONTH or WEEK of a date"),
+    Function(
+        "TRUNC", "date, unit", _trunc_rule, _trunc, "start of the YEAR, QUARTER, MONTH or WEEK of a date",
+        rises_with=0,
+    ),
     Function(
         "TO_DATE", "string [, pattern]", _parsing(DATE), _parse, "a DATE read from a string; NULL if malformed",
-        ("DATE",),
+        ("DATE",), rises_with=0, rises_if=_is_of_time,
     ),
     Function(
         "TO_TIMESTAMP", "string [, pattern]", _parsing(TIMESTAMP), _parse,
@@ -478,14 +491,16 @@ FUNCTIONS = (
     Function(
         "UNIX_TIMESTAMP", "time [, pattern]", _parsing(BIGINT), _parse,
         "seconds since 1970; there is none of the clock, without a time",
-        ("TO_UNIX_TIMESTAMP",),
+        ("TO_UNIX_TIMESTAMP",), rises_with=0, rises_if=_is_of_time,
     ),
     Function(
         "FROM_UNIXTIME", "seconds [, pattern]", _from_unixtime_rule, _from_unixtime, "seconds since 1970 as text"
     ),
-    Function("UNIX_SECONDS", "time", takes(BIGINT, TIMESTAMP), _epoch(1), "seconds since 1970"),
-    Function("UNIX_MILLIS", "time", takes(BIGINT, TIMESTAMP), _epoch(1_000), "milliseconds since 1970"),
-    Function("UNIX_MICROS", "time", takes(BIGINT, TIMESTAMP), _epoch(1_000_000), "microseconds since 1970"),
+    Function("UNIX_SECONDS", "time", takes(BIGINT, TIMESTAMP), _epoch(1), "seconds since 1970", rises_with=0),
+    Function("UNIX_MILLIS", "time", takes(BIGINT, TIMESTAMP), _epoch(1_000), "milliseconds since 1970", rises_with=0),
+    Function(
+        "UNIX_MICROS", "time", takes(BIGINT, TIMESTAMP), _epoch(1_000_000), "microseconds since 1970", rises_with=0
+    ),
     Function(
         "TIMESTAMP_SECONDS", "number", _seconds_rule, _from_seconds,
         "time of seconds since 1970, with fractions", rises_with=0,

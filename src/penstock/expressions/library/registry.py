@@ -33,7 +33,8 @@ class Function:
     if it is not a call by name. `volatile`: its value is not determined by its arguments. `never_null`: it has a value
     for every row. `compares`: it treats equal values as the same, such as -0.0 and 0.0. `checks`: its rule checks the
     constants after the first argument, which are therefore computed before. `rises_with`: the position of the argument
-    with which it rises while the others stay (`evaluation/rising.py`); None where there is none.
+    with which it rises while the others stay (`evaluation/rising.py`); None where there is none. `rises_if`: whether it
+    does for these arguments; None where it always does.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Function:
     compares: bool = False
     checks: bool = False
     rises_with: int | None = None
+    rises_if: Callable[[Sequence[Expression]], bool] | None = None
 
     @cached_property
     def counts(self) -> tuple[int, int | None]:

@@ -36,6 +36,7 @@ from penstock.physical.plan.state.state_parts import (
     width,
     width_of_value,
 )
+from penstock.physical.plan.state.time_endings import TimeEnding, shown_endings, until_final
 from penstock.physical.plan.step_choices import SynopsisKinds
 
 #: Bytes of a node of a tree of values, and of the skyline of an extreme.
@@ -58,12 +59,14 @@ class AccumulatorRowsSpec(ReducingSpec):
 
 @dataclass(frozen=True)
 class AggregateSpec(Spec):
-    """fifo: the input's elements expire in order of arrival. input_types: of the lane rows."""
+    """fifo: the input's elements expire in order of arrival. input_types: of the lane rows. ending: by which groups
+    become final, whose state is dropped then."""
 
     plan: AggregateLayout
     fifo: bool
     input_types: tuple[pa.DataType, ...]
     listed: bool = False
+    ending: tuple[TimeEnding, ...] = ()
 
     @property
     def divides(self) -> bool:
@@ -89,10 +92,11 @@ class AggregateSpec(Spec):
         return with_queue(self, kinds)
 
     def describe(self) -> Mapping[str, Parameter]:
-        return {"state": queue_name(self.fifo, self.listed)}
+        return {"state": queue_name(self.fifo, self.listed), **shown_endings(self.ending)}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        return grouped_state(self.plan, inputs[-1], self.input_types, made.content)
+        parts = grouped_state(self.plan, inputs[-1], self.input_types, made.content)
+        return until_final(parts, self.ending, "groups")
 
 
 @dataclass(frozen=True)

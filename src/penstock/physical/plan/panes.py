@@ -47,6 +47,8 @@ class PanesSpec(ReducingSpec):
 class IncrementalSlideSpec(Spec):
     """RSTREAM of a grouped aggregate at the boundaries align + k·slide: its rows there, emitted without its changes."""
 
+    #: Groups leave with their rows.
+    ending: ClassVar[tuple[()]] = ()
     varying: ClassVar[frozenset[str]] = frozenset({"slide", "align"})
 
     plan: AggregateLayout

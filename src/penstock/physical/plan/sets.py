@@ -23,17 +23,19 @@ from penstock.physical.plan.state.state_parts import (
     slots,
     until_boundary,
 )
+from penstock.physical.plan.state.time_endings import TimeEnding, shown_endings, until_final
 from penstock.physical.plan.step_choices import SynopsisKinds
 
 
 @dataclass(frozen=True)
 class DistinctSpec(Spec):
     """Duplicate elimination. strict: negative tuples may arrive, so copies are counted; else δ* stores one expiration
-    per tuple."""
+    per tuple. ending: by which rows become final, which are dropped then."""
 
     types: tuple[pa.DataType, ...]
     strict: bool
     listed: bool = False
+    ending: tuple[TimeEnding, ...] = ()
 
     @property
     def waits(self) -> bool:
@@ -52,10 +54,12 @@ class DistinctSpec(Spec):
         return with_queue(self, kinds)
 
     def describe(self) -> dict[str, str]:
-        return {"state": "counts" if self.strict else "list of all input" if self.listed else "δ*"}
+        state = "counts" if self.strict else "list of all input" if self.listed else "δ*"
+        return {"state": state, **shown_endings(self.ending)}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        yield slots(inputs[0], 3, "different rows", 0 if self.strict else DUE)
+        rows = slots(inputs[0], 3, "different rows", 0 if self.strict else DUE)
+        yield from until_final([rows], () if self.listed else self.ending, "different rows")
         if self.strict:
             yield from pending_ends(inputs[0])
         elif self.listed:

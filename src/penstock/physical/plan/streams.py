@@ -23,6 +23,7 @@ from penstock.physical.plan.state.state_parts import (
     slots,
     width,
 )
+from penstock.physical.plan.state.time_endings import TimeEnding, shown_endings, until_final
 from penstock.physical.plan.step_choices import SynopsisKinds
 
 
@@ -75,10 +76,12 @@ class ChangesSpec(Spec):
 
 @dataclass(frozen=True)
 class DistinctChangesSpec(Spec):
-    """ISTREAM, DSTREAM or (kind None) all changes of a DISTINCT whose input's expirations are known."""
+    """ISTREAM, DSTREAM or (kind None) all changes of a DISTINCT whose input's expirations are known. ending: as of
+    `DistinctSpec`."""
 
     kind: StreamKind | None
     types: tuple[pa.DataType, ...]
+    ending: tuple[TimeEnding, ...] = ()
 
     @property
     def waits(self) -> bool:
@@ -91,10 +94,10 @@ class DistinctChangesSpec(Spec):
         return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
 
     def describe(self) -> dict[str, str]:
-        return {"kind": self.kind.value if self.kind else "changes", "state": "δ*"}
+        return {"kind": self.kind.value if self.kind else "changes", "state": "δ*", **shown_endings(self.ending)}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        return [slots(inputs[0], 2, "different rows", DUE)]
+        return until_final([slots(inputs[0], 2, "different rows", DUE)], self.ending, "different rows")
 
 
 @dataclass(frozen=True)

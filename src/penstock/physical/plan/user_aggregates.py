@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from penstock.expressions.user import UserAggregate
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.state.state_parts import StateInput, StatePart, all_rows, pending_ends
+from penstock.physical.plan.state.time_endings import TimeEnding, shown_endings, until_final
 
 #: The least number of bytes of a pickled Python object.
 OBJECT = 200
@@ -48,7 +49,7 @@ class UserCallSpec:
 class UserAggregateSpec(Spec):
     """User-defined aggregates by group. keys: number of group columns; types: of the whole row; order: the origin of
     each of its columns, (whether it is a user's, its position there); fifo: rows expire in order of arrival; strict:
-    rows may be retracted."""
+    rows may be retracted; ending: as of `AggregateSpec`."""
 
     keys: int
     calls: tuple[UserCallSpec, ...]
@@ -56,17 +57,19 @@ class UserAggregateSpec(Spec):
     types: tuple[pa.DataType, ...]
     fifo: bool
     strict: bool
+    ending: tuple[TimeEnding, ...] = ()
 
     def describe(self) -> dict[str, str]:
-        return {"state": ", ".join(f"{c.user.name}: {c.state.value}" for c in self.calls)}
+        return {"state": ", ".join(f"{c.user.name}: {c.state.value}" for c in self.calls), **shown_endings(self.ending)}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         _, rows = inputs
         groups = made.size if self.keys else 1.0
         nbytes = groups * OBJECT * (1 + len(self.calls))
-        yield StatePart("groups with the states of user code", groups, nbytes, made.content)
+        parts = [StatePart("groups with the states of user code", groups, nbytes, made.content)]
         if any(call.state is UserState.LIVE for call in self.calls):
-            yield all_rows(rows, "live rows")
+            parts.append(all_rows(rows, "live rows"))
+        yield from until_final(parts, self.ending, "groups")
         yield from pending_ends(rows)
 
 

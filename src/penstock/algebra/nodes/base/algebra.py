@@ -34,7 +34,7 @@ from penstock.algebra.properties.domains import Domains, domain_of_type, number_
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.promises import NO_PROMISES, Promises
 from penstock.algebra.properties.statistics import HORIZON, Statistics
-from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
+from penstock.algebra.properties.timestamps import NO_RISINGS, Rising, Risings, Timestamps, exact
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Column, Expression, remap
@@ -77,6 +77,7 @@ _PROPERTIES = (
     "promises",
     "enters_with_elements",
     "timestamps",
+    "rising",
     "needs",
 )
 
@@ -288,8 +289,13 @@ class Algebra(Node):
     @property
     def timestamps(self) -> Timestamps:
         """Return the columns that hold the instant at which a row enters (`properties/timestamps.py`)."""
+        return exact(self.rising)
+
+    @property
+    def rising(self) -> Risings:
+        """Return these columns, and those that never decrease with that instant."""
         column = self.timestamp_column
-        return NO_TIMESTAMPS if column is None else {column: 0}
+        return NO_RISINGS if column is None else {column: Rising(self.schema[column].type, 0)}
 
     def evaluations(self) -> Iterable[Evaluation]:
         """Return the frequencies and SLIDEs at which this operator is evaluated."""

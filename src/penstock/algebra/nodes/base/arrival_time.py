@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.base.algebra import Algebra
 from penstock.algebra.properties.need import Needs
-from penstock.algebra.properties.timestamps import NO_TIMESTAMPS, Timestamps
+from penstock.algebra.properties.timestamps import NO_RISINGS, Rising, Risings
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Column
 from penstock.types import Field, Schema
@@ -33,10 +33,10 @@ class ArrivalTime(Algebra):
         return self.input.needs
 
     @property
-    def timestamps(self) -> Timestamps:
+    def rising(self) -> Risings:
         # At a boundary of SLIDE elements enter later than they arrived.
         at_once = not any(one.ticks is not None for one in self.input.evaluations())
-        return {**self.input.timestamps, len(self.input.schema): 0} if at_once else NO_TIMESTAMPS
+        return {**self.input.rising, len(self.input.schema): Rising(ARRIVAL.type, 0)} if at_once else NO_RISINGS
 
     @property
     def schema(self) -> Schema:

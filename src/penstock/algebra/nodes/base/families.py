@@ -9,7 +9,7 @@ from penstock.algebra.nodes.base.algebra import Algebra, Keys, has_lives
 from penstock.algebra.nodes.base.checks import need_alike
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
-from penstock.algebra.properties.timestamps import common_timestamps
+from penstock.algebra.properties.timestamps import common_columns
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import Schema
 
@@ -112,7 +112,7 @@ class Compared(Algebra):
     def is_complete_at_once(self) -> bool:
         """Return whether equal rows of both sides enter together, and none leaves."""
         never_lose = self.left.pattern is self.right.pattern is Pattern.MONOTONIC
-        return never_lose and bool(common_timestamps([self.left.timestamps, self.right.timestamps]))
+        return never_lose and bool(common_columns([self.left.timestamps, self.right.timestamps]))
 
     @property
     def whole(self) -> Keys:

@@ -31,6 +31,7 @@ from penstock.physical.operators.aggregates.groups.finalize import finish
 from penstock.physical.operators.aggregates.groups.group_rows import GroupHistory, changed_rows
 from penstock.physical.operators.aggregates.groups.values import GroupValues
 from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.final_groups import FinalSlots
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.aggregates import AggregateSpec
 from penstock.physical.plan.joins.specs import AggregateLookupSpec
@@ -59,6 +60,7 @@ class Aggregation(Operator):
         self._live = make_queue(spec.fifo, spec.listed, combine)
         self._value_types = spec.input_types[plan.values_at :]
         self._values = GroupValues(plan, self._groups, self._value_types)
+        self._ending = FinalSlots(spec.ending, self._groups)
         self._double_sums = np.array(plan.double_sums, np.int64).reshape(-1, 3)
         self._factor_of = np.zeros(plan.integers, np.int64)
         for number, argument in enumerate((plan.arguments[i] for i in plan.distincts), 1):
@@ -97,8 +99,16 @@ class Aggregation(Operator):
             result += self._first_row(events)
         if events is not None and len(events.slots):
             result += changed_rows(self._course(events), self._groups)
+        self._drop(self._ending.until(moment.heartbeat))
         self._shrink()
         return result
+
+    def _drop(self, slots: Int64s) -> None:
+        """Drop the state of groups whose rows stay as they are."""
+        if len(slots):
+            self._groups.integers[0, slots] = 0
+            self._groups.touch(slots)
+            self._values.forget(slots)
 
     def _shrink(self) -> None:
         self._groups.shrink()

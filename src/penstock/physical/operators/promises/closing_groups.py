@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from penstock.figures.figure import FigureValues
-from penstock.physical.elements import Elements, Int64s
+from penstock.physical.elements import Elements
 from penstock.physical.operators.aggregates.aggregate import Aggregation
 from penstock.physical.operators.aggregates.groups.group_rows import changed_rows
 from penstock.physical.operators.base.contract import Moment
@@ -54,7 +54,7 @@ class ClosingAggregation(Aggregation):
         if self._final and len(slots):
             columns = [*self._groups.key_columns(slots), *self._rows(slots)]
             result = [Elements(tuple(columns), instants, np.full(len(slots), END))]
-        self._end(slots)
+        self._drop(slots)
         self._open.end()
         self._shrink()
         return result
@@ -68,8 +68,3 @@ class ClosingAggregation(Aggregation):
 
     def _placed(self, arrived: Elements) -> SlotAssignment:
         return self._open.place(arrived.columns[: self._keys], arrived.ts)
-
-    def _end(self, slots: Int64s) -> None:
-        self._groups.integers[0, slots] = 0
-        self._groups.touch(slots)
-        self._values.forget(slots)

@@ -19,6 +19,7 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import transitions
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.final_groups import FinalSlots
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.sets.tuple_counts import NettingOperator, TupleEvents
 from penstock.physical.plan.sets import DistinctSpec
@@ -67,6 +68,8 @@ class DistinctStar(ReorderingOperator):
         super().__init__(ReorderBuffer())
         self._tuples = KeyedTable(3, 0, spec.types)
         self._ends = ExpirationIndex(self._tuples, 1)
+        # A list has all rows anyway.
+        self._ending = FinalSlots(() if spec.listed else spec.ending, self._tuples)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"tuples": self._tuples, **super().synopses()}
@@ -75,6 +78,9 @@ class DistinctStar(ReorderingOperator):
         arrived = self._early.until(moment.frontier)
         result = self._arrive(arrived) if arrived is not None else []
         result += self._continue(moment.heartbeat)
+        final = self._ending.until(moment.heartbeat)
+        self._tuples.integers[0, final] = 0
+        self._tuples.touch(final)
         self._tuples.shrink()
         return result
 

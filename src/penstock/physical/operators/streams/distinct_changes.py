@@ -16,6 +16,7 @@ from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.base.contract import Moment
+from penstock.physical.operators.base.final_groups import FinalSlots
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.streams.changes import from_start, of_kind
 from penstock.physical.plan.streams import DistinctChangesSpec
@@ -65,6 +66,7 @@ class DistinctChanges(ReorderingOperator):
         self._comings_only = not spec.waits
         self._tuples = KeyedTable(2, 0, spec.types)
         self._ends = ExpirationIndex(self._tuples, 1)
+        self._final = FinalSlots(spec.ending, self._tuples)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"tuples": self._tuples, **super().synopses()}
@@ -77,6 +79,9 @@ class DistinctChanges(ReorderingOperator):
         arrived = self._early.until(until)
         events = [] if arrived is None else self._arrive(from_start(arrived, moment.start))
         events += self._end(moment.heartbeat)
+        final = self._final.until(moment.heartbeat)
+        self._tuples.integers[0, final] = 0
+        self._tuples.touch(final)
         self._tuples.shrink()
         return of_kind(concat(events), self._kind) if events else []
 

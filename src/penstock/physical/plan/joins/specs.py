@@ -504,6 +504,9 @@ class AggregateLookupSpec(Spec):
     columns; between: the predicates and lists of expressions that are applied to the aggregate's rows before the join;
     found_types: of their results; left: port 0 is the left side; outer: its rows stay without a partner."""
 
+    #: It reads groups later than rows of them come.
+    ending: ClassVar[tuple[()]] = ()
+
     plan: AggregateLayout
     fifo: bool
     input_types: tuple[pa.DataType, ...]

@@ -28,6 +28,7 @@ from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.sets import DistinctSpec
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.state.aggregate_layout import AggregateLayout, plan_lanes
+from penstock.physical.plan.state.time_endings import time_endings
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.planning.lowering.aggregate_input import lane_names, lane_types, lower_lanes, lower_store
@@ -145,7 +146,8 @@ def distinct_rows(node: Distinct, child: Lowered, builder: Builder) -> Lowered:
     """Lower `node` over its lowered input, which may have fewer copies of a row than the node has."""
     edge, stage, partitions = builder.equal_rows(child, len(node.schema))
     strict = node.input.pattern is Pattern.STRICT
-    step = builder.add(DistinctSpec(node.schema.types, strict), [edge], stage, node)
+    spec = DistinctSpec(node.schema.types, strict, ending=time_endings(node))
+    step = builder.add(spec, [edge], stage, node)
     return Lowered(step, stage, partitions)
 
 
@@ -173,7 +175,8 @@ def _lower_aggregate(node: Aggregate, builder: Builder) -> Lowered:
     counted = {VALUES_OUT_OF_RANGE: outside}
     child = None if outside is None else watched(builder.lower(node.input), node.input, counted, builder)
     lanes = lower_lanes(node, builder, child=child)
-    spec = AggregateSpec(lanes.plan, node.input.pattern <= Pattern.WEAKEST, lanes.types)
+    fifo = node.input.pattern <= Pattern.WEAKEST
+    spec = AggregateSpec(lanes.plan, fifo, lanes.types, ending=time_endings(node))
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
 
 

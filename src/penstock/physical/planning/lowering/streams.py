@@ -26,6 +26,7 @@ from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import ProjectSpec
+from penstock.physical.plan.state.time_endings import time_endings
 from penstock.physical.plan.strategies import Strategy
 from penstock.physical.plan.streams import ChangesSpec, DistinctChangesSpec, RStreamSpec, StreamMode
 from penstock.physical.planning.lowering.aggregate_lookups import may_take_back
@@ -72,7 +73,8 @@ def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: 
         below = lower_distinct_pairs(relation, builder) if isinstance(relation, Distinct) else None
         below = below or builder.lower(relation.inputs[0])
         edge, stage, partitions = builder.equal_rows(below, len(relation.schema))
-        step = builder.add(DistinctChangesSpec(kind, relation.schema.types), [edge], stage, node)
+        ending = time_endings(relation) if isinstance(relation, Distinct) else ()
+        step = builder.add(DistinctChangesSpec(kind, relation.schema.types, ending), [edge], stage, node)
         builder.known[name] = Lowered(step, stage, partitions)
     return builder.known[name]
 

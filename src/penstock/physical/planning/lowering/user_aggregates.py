@@ -11,6 +11,7 @@ from penstock.expressions.text import to_sql
 from penstock.expressions.user import UserAggregateCall
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.rowwise import ProjectSpec
+from penstock.physical.plan.state.time_endings import time_endings
 from penstock.physical.plan.user_aggregates import UserAggregateSpec, UserCallSpec, UserState
 from penstock.physical.planning.lowering.builder import Builder, Lowered, moved_partitions
 
@@ -70,6 +71,7 @@ def lower_user_aggregates(node: Aggregate, builder: Builder) -> Lowered:
         node.schema.types,
         node.input.pattern <= Pattern.WEAKEST,
         node.input.pattern is Pattern.STRICT,
+        time_endings(node),
     )
     step = builder.add(spec, [Edge(base.step), edge], stage, node)
     return replace(base, step=step)

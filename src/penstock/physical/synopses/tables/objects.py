@@ -7,7 +7,7 @@ log has grown to twice the live objects, it is rewritten as one chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, ItemsView, Iterator
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -40,6 +40,9 @@ class ObjectTable(Synopsis, Generic[T]):
     def remove(self, key: Key) -> None:
         if self._objects.pop(key, None) is not None:
             self._touched.add(key)
+
+    def items(self) -> ItemsView[Key, T]:
+        return self._objects.items()
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._objects.values())

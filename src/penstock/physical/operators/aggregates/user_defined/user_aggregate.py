@@ -33,6 +33,7 @@ from penstock.physical.kernels.compiled import group_codes, sum_by_code
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.value_codec import pack, unpack
 from penstock.physical.operators.base.contract import Moment, Operator
+from penstock.physical.operators.base.final_groups import FinalValues
 from penstock.physical.operators.base.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.user_aggregates import UserAggregateSpec, UserCallSpec, UserState
 from penstock.physical.synopses.contract import Synopsis
@@ -154,6 +155,7 @@ class UserAggregation(Operator):
         self._early = (ReorderBuffer(), ReorderBuffer())
         self._groups: ObjectTable[_Group] = ObjectTable(self._pack, _unpack)
         self._ends: FifoQueue | CalendarQueue = FifoQueue() if spec.fifo else CalendarQueue()
+        self._final_values = FinalValues(spec.ending)
         self._keeps_live = any(c.state is UserState.LIVE for c in spec.calls)
         self._keeps_ends = any(c.state is not UserState.PARTIAL for c in spec.calls)
 
@@ -179,9 +181,20 @@ class UserAggregation(Operator):
         for segment in self._row_changes(self._early[1].until(moment.heartbeat), moment.heartbeat):
             change = changes[segment.key].setdefault(segment.time, Change())
             change.segment = segment
-        if not changes:
-            return []
-        return self._emit(changes)
+        result = self._emit(changes) if changes else []
+        self._drop_final(moment.heartbeat)
+        return result
+
+    def _drop_final(self, heartbeat: int) -> None:
+        """Drop the state of groups whose rows stay as they are."""
+        if not self._final_values.advance(heartbeat):
+            return
+        rows = [(key, group.emitted) for key, group in self._groups.items() if group.emitted is not None]
+        if not rows:
+            return
+        columns = [concat_arrays([row.column(i) for _, row in rows]) for i in range(self._spec.keys)]
+        for place in np.flatnonzero(self._final_values.among(columns)).tolist():
+            self._groups.remove(rows[place][0])
 
     # -- changes -----------------------------------------------------------------------------------------------
 
