@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from control_kit import Server
 
+from penstock.control.engine import EngineListener
+from penstock.errors import PenstockError
+from penstock.runtime.monitoring.figures import BatchFigures
 from penstock.testing import samples
 
 DECLARED = (
@@ -77,6 +80,51 @@ def test_a_query_fails_alone(tmp_path: Path, bad: str, code: str, message: str) 
     assert len(again.answers("good")) == 121
     again.done("DROP QUERY bad;")
     again.control.close()
+
+
+class LateListener(EngineListener):
+    """Tells a control of failures later, as where it is about to apply a command."""
+
+    def __init__(self, listener: EngineListener) -> None:
+        self._listener = listener
+        self.failures: list[tuple[int, PenstockError]] = []
+
+    def failed(self, place: int, error: PenstockError) -> None:
+        self.failures.append((place, error))
+
+    def batch(self, figures: BatchFigures, places: Mapping[str, int]) -> bool:
+        return self._listener.batch(figures, places)
+
+    def tell(self) -> None:
+        for place, error in self.failures:
+            self._listener.failed(place, error)
+
+
+def test_a_command_that_was_accepted_before_the_failure_of_a_query_is_known(tmp_path: Path) -> None:
+    system = Server(tmp_path)
+    system.done(DECLARED.replace("TIMESTAMP BY t", "TIMESTAMP BY t RETAIN 1 MINUTE"))
+    system.done(rows(5, 2))
+    system.engine.round()
+    system.done("CREATE QUERY bad AS SELECT checked(v) AS x FROM s;")
+    system.done(rows(100, 2))
+    late = LateListener(system.engine._listener)
+    system.engine.listen(late)
+    system.done(rows(300, 2, "{} - 400"))
+    system.engine.round()
+    assert [error.code for _, error in late.failures] == ["P0621"]
+    # Its past is not kept any more: to begin it again would be an error.
+    system.done("CREATE VIEW seen AS SELECT v FROM s; ALTER QUERY good SET (comment 'seen');")
+    system.done(rows(400, 2))
+    system.engine.round()
+    assert system.status("bad") == "RUNNING" and len(late.failures) == 1
+    late.tell()
+    until(lambda: system.status("bad") == "FAILED")
+    system.done("ALTER QUERY bad RESUME START NOW;")
+    before = len(system.answers("bad"))
+    system.done(rows(500, 2))
+    system.engine.round()
+    assert system.status("bad") == "RUNNING" and len(system.answers("bad")) > before
+    system.control.close()
 
 
 def test_a_function_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,9 @@ class InProcessEngine:
         self._function_seconds: float | None = None
         #: By the name that they have here, how their user calls queries.
         self._names: dict[str, str] = {}
+        #: Computations that failed alone. A version that was made before says that they run: they stay paused until one
+        #: pauses them, which is always between the failure and RESUME.
+        self._failed: set[int] = set()
         self._taps = Taps()
         self._workers = workers or SelectWorkers()
         #: Whether there may be something to read.
@@ -243,6 +246,7 @@ class InProcessEngine:
                 found = replace(found, begun=with_instants(found.heartbeats, version, found.ahead, found.sources))
                 # From here on it has happened.
                 self._save()
+                self._failed &= _running(version)
                 self._runs = True
             except BaseException as error:
                 self._take_back()
@@ -451,6 +455,7 @@ class InProcessEngine:
         if activity is not Activity.PAUSED:
             self._live.pause(name)
             self._state.standing[int(name)] = computation, Activity.PAUSED
+        self._failed.add(computation)
 
     def _end_exceeding(self) -> dict[int, PenstockError]:
         """Pause the queries with more answers than their limit, and drop these; return the error of each by place. All
@@ -541,9 +546,11 @@ class InProcessEngine:
             self._exchange(place, other, version)
         for place in due.begun:
             self._begin(place, queries[place])
-        for place, activity in due.activities.items():
+        failed = self._failed & _running(version)
+        activities = {place: a for place, a in due.activities.items() if queries[place].computation not in failed}
+        for place, activity in activities.items():
             self._set_activity(place, queries[place].computation, activity)
-        return changed or bool(due.exchanged or due.begun or due.activities)
+        return changed or bool(due.exchanged or due.begun or activities)
 
     def _change_sources(self, version: NextVersion) -> bool:
         state = self._state
@@ -639,6 +646,11 @@ def _answers_of(state: _State, scope: SelectScope) -> tuple[dict[str, EmittedRow
         rows = EmittedRows(query, answers.parts, heartbeat, answers.dropped)
         (elements if query.root.is_stream else contents)[key] = rows
     return contents, elements
+
+
+def _running(version: NextVersion) -> set[int]:
+    """Return the computations that run in a version."""
+    return {one.computation for one in version.queries.values() if one.activity is not Activity.PAUSED}
 
 
 def _deciding(version: NextVersion) -> DecidingOptions:
