@@ -201,6 +201,8 @@ def test_functions_that_are_never_null_and_comparisons_say_so() -> None:
         "IS_NOT_NULL",
         "IS_NAN",
         "EQ_NULL_SAFE",
+        "HASH",
+        "XXHASH64",
     }
     assert {n for n, row in TABLE.items() if row.compares and n == row.name} == {
         "EQ",
@@ -210,6 +212,8 @@ def test_functions_that_are_never_null_and_comparisons_say_so() -> None:
         "GT",
         "GE",
         "EQ_NULL_SAFE",
+        "HASH",
+        "XXHASH64",
         "IN",
         "IS_NULL",
         "IS_NOT_NULL",

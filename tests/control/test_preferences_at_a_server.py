@@ -47,7 +47,7 @@ def test_the_work_of_a_preference_and_its_summary_are_listed(tmp_path: Path) -> 
         (before,), (of_a, of_b) = listed(system)
         assert (before["query"], before["direction"], before["fade"]) == ("q", "DESC", 0.5)
         assert before["budget"] == "1 PER 1 ticks" and before["share"] is None, "one without a budget is no row"
-        assert (of_a["readers"], of_a["queries"], of_a["method"], of_a["bytes"]) == (1, "q", "EXACT", None)
+        assert (of_a["readers"], of_a["queries"], of_a["method"]) == (1, "q", "EXACT") and of_a["bytes"] > 0
         assert (of_b["readers"], of_b["stream"], of_b["columns"], of_b["bytes"]) == (0, "B", "k", None)
         system.done("INSERT INTO A VALUES (1, 7), (1, 7), (1, 8); INSERT INTO B VALUES (2, 7), (2, 8);")
         system.done("INSERT INTO A VALUES (4, 9); INSERT INTO B VALUES (5, 9);")

@@ -14,10 +14,10 @@ import pytest
 
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.calls.functions import build_call
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.coercion import INT, STRING
 from penstock.expressions.evaluation.evaluate import evaluate, evaluate_all
 from penstock.expressions.nodes import Column, Expression, Literal
-from penstock.expressions.text import to_sql
 from penstock.expressions.values import json_text
 from penstock.expressions.values.json_text import BAD, DEEPEST, as_json, parse_path, read
 from penstock.language.scripts import bind_script

@@ -8,8 +8,8 @@ import pytest
 from expression_kit import BIGINT, DATE, DOUBLE, INT, STRING, Decimal, at, day, lit
 
 from penstock.expressions.calls.functions import build_aggregate, build_call, build_cast
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import Column, Expression, Literal
-from penstock.expressions.text import to_sql
 from penstock.types import TIMESTAMP
 
 A, B, S = Column(BIGINT, 0, "a"), Column(DOUBLE, 1, "b"), Column(STRING, 2, "s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.algebra import Algebra, Join
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.expressions.text import to_sql
+from penstock.expressions.calls.text import to_sql
 from penstock.language.scripts import Catalog, bind_query, bind_script
 
 DECLARATIONS = """

@@ -11,7 +11,7 @@ from live_scripts import standing_catalog
 from penstock.algebra import OnError
 from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
 from penstock.errors import CODES, PenstockError, ScriptErrors
-from penstock.expressions.text import to_sql
+from penstock.expressions.calls.text import to_sql
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES
 from penstock.language.commands import (
     AlterQuery,

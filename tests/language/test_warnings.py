@@ -116,6 +116,12 @@ def test_what_has_no_warning(text: str, catalog: Catalog) -> None:
         ("SELECT DISTINCT(a), b FROM s", "DISTINCT is of all items together, not of the first", "(a)"),
         ("SELECT a x FROM s", "a is called x here, the name of a column", "x"),
         ("SELECT a / 0 FROM s", "a division by zero is NULL", "a / 0"),
+        ("SELECT DATE '2024-13-01' AS d FROM s", "'2024-13-01' is no DATE: it is NULL here", "'2024-13-01'"),
+        (
+            "SELECT a FROM s WHERE b > TIMESTAMP '2024-02-30'",
+            "'2024-02-30' is no TIMESTAMP: it is NULL here",
+            "'2024-02-30'",
+        ),
         ("SELECT a % 0 FROM s", "a division by zero is NULL", "a % 0"),
         ("SELECT a + b FROM s", "b is a text: what is no number in it is NULL here", "b"),
         ("SELECT ROUND(b, 1) AS z FROM s", "b is a text: what is no number in it is NULL here", "b"),

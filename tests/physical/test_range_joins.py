@@ -13,8 +13,8 @@ import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.properties.statistics import Statistics
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import Call, Column, Literal
-from penstock.expressions.text import to_sql
 from penstock.language.scripts import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.fingerprints import fingerprints

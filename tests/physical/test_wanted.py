@@ -11,9 +11,9 @@ import pytest
 from pyspark import cloudpickle
 
 from penstock.algebra.optimizer.optimizer import optimize
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.evaluation.value_ranges import ValueRange, may_pass
 from penstock.expressions.nodes import Call, Column, Literal
-from penstock.expressions.text import to_sql
 from penstock.language.scripts import bind_script
 from penstock.physical.plan.identity import query_fingerprint
 from penstock.physical.plan.plan import Plan

@@ -33,8 +33,8 @@ from penstock.algebra.properties.timestamps import NO_RISINGS, Risings, only_exa
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.bounds import Accuracy
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import AggregateCall, columns_of
-from penstock.expressions.text import to_sql
 from penstock.expressions.user import UserAggregateCall
 from penstock.types import Field, Schema
 

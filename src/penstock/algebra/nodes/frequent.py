@@ -37,9 +37,9 @@ from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.calls.functions import build_call
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.coercion import is_decimal, is_integer
 from penstock.expressions.nodes import AggregateCall, Literal, columns_of
-from penstock.expressions.text import to_sql
 from penstock.types import Field, Schema, type_name
 
 

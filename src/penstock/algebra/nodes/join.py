@@ -30,8 +30,8 @@ from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.timestamps import NO_RISINGS, Risings, equates_timestamps, shifted
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjuncts, remap
-from penstock.expressions.text import to_sql
 from penstock.types import Schema
 
 

@@ -23,8 +23,8 @@ from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern, worst
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import Call, Expression, columns_of, conjuncts, remap
-from penstock.expressions.text import to_sql
 from penstock.types import Schema
 
 

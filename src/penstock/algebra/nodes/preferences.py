@@ -116,8 +116,8 @@ from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import Expression, columns_of
-from penstock.expressions.text import to_sql
 from penstock.types import Schema
 
 

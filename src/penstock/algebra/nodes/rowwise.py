@@ -24,9 +24,9 @@ from penstock.algebra.properties.domains import Domains, domain_of_type, narrowe
 from penstock.algebra.properties.promises import Promises, moved_promises
 from penstock.algebra.properties.statistics import Statistics
 from penstock.algebra.properties.timestamps import Risings, rising_of
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.calls.volatile import volatile
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjuncts
-from penstock.expressions.text import to_sql
 from penstock.types import Field, Schema
 
 

@@ -24,10 +24,10 @@ from penstock.algebra.properties.promises import (
 )
 from penstock.algebra.properties.statistics import HORIZON, Statistics
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.evaluation.evaluate import evaluate
 from penstock.expressions.evaluation.rising import rising_column
 from penstock.expressions.nodes import Expression, columns_of, remap
-from penstock.expressions.text import to_sql
 from penstock.tree import Node, derived, transform_up
 from penstock.types import CALENDAR, Field, Schema, TimeDomain
 

@@ -31,10 +31,10 @@ from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.calls.functions import build_call
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.coercion import BIGINT, DOUBLE, STRING, cast_to, is_numeric
 from penstock.expressions.draws import salted
 from penstock.expressions.nodes import Call, Column, Expression, Literal
-from penstock.expressions.text import to_sql
 from penstock.types import Field, Schema
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 from sqlglot.tokenizer_core import TokenType
@@ -88,7 +88,7 @@ def _bind(statement: Insert, context: Context) -> InsertRows:
         places = _values_by_place(query, len(positions), statement, context)
     else:
         places = _rows_by_place(query, len(positions), statement, context)
-    count = len(places[0].values)
+    count = len(places[0][0])
 
     def values(column: int) -> list[Any]:
         if column not in positions:
@@ -101,12 +101,8 @@ def _bind(statement: Insert, context: Context) -> InsertRows:
     return InsertRows(source.name, tuple(zip(*columns, strict=True)))
 
 
-@dataclass(frozen=True)
-class _WrittenColumn:
-    """The values that are written into one column, and where each stands: at one place where a query computes them."""
-
-    values: Sequence[Literal]
-    spans: Sequence[TextSpan]
+#: The values that are written into one column, and where each stands: at one place where a query computes them.
+_WrittenColumn: TypeAlias = tuple[Sequence[Literal], Sequence[TextSpan]]
 
 
 def _values_by_place(query: ValuesQuery, width: int, statement: Insert, context: Context) -> list[_WrittenColumn]:
@@ -117,10 +113,7 @@ def _values_by_place(query: ValuesQuery, width: int, statement: Insert, context:
     rows = [row for row, is_fitting in zip(query.rows, fits, strict=True) if is_fitting]
     binder = ExpressionBinder(Scope(()), context, "VALUES")
     bound = context.each(lambda row: [literal_of(value) for value in binder.bind_all(list(row))], rows)
-    return [
-        _WrittenColumn([values[place] for values in bound], [span_of(row[place]) for row in rows])
-        for place in range(width)
-    ]
+    return [([values[place] for values in bound], [span_of(row[place]) for row in rows]) for place in range(width)]
 
 
 def _rows_by_place(query: QueryTree, width: int, statement: Insert, context: Context) -> list[_WrittenColumn]:
@@ -139,7 +132,7 @@ def _rows_by_place(query: QueryTree, width: int, statement: Insert, context: Con
         raise BindingFailed
     rows = context.guard(span, lambda: constant_rows(root, MAX_VALUES))
     return [
-        _WrittenColumn([Literal(column.type, python_value(value)) for value in column], [span] * rows.count)
+        ([Literal(column.type, python_value(value)) for value in column], [span] * rows.count)
         for column in rows.columns
     ]
 
@@ -174,19 +167,17 @@ def _column_values(written: _WrittenColumn, source: Source, position: int, conte
     """Return the values of one column, converted together, literals of one type at a time. P0203 for values that do not
     convert: for all that are written, and for the first that a query computes.
     """
-    column = source.columns[position]
+    column, (values, spans) = source.columns[position], written
     if column.type == UNKNOWN_TYPE:
         context.fail_silently()
 
     def cast(type_: pa.DataType, first: int) -> Expression:
-        return context.guard(
-            written.spans[first], lambda: cast_in(context.zone, Column(type_, 0), column.type, try_=True)
-        )
+        return context.guard(spans[first], lambda: cast_in(context.zone, Column(type_, 0), column.type, try_=True))
 
-    converted = cast_together(written.values, cast)
+    converted = cast_together(values, cast)
     wrong: set[TextSpan] = set()
     warned: set[TextSpan] = set()
-    for value, literal, span in zip(converted, written.values, written.spans, strict=True):
+    for value, literal, span in zip(converted, values, spans, strict=True):
         given = literal.value
         if value is None and given is not None:
             if span not in wrong:

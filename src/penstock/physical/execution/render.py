@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.explain import RenderNode
-from penstock.expressions.text import to_sql
+from penstock.expressions.calls.text import to_sql
 from penstock.physical.execution.meter import Meter
 from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
 from penstock.physical.plan.spec import Parameter, Ticks

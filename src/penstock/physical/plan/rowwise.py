@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import Expression
-from penstock.expressions.text import to_sql
 from penstock.figures import ESTIMATE_WIDTH
 from penstock.figures.figure import Figure
 from penstock.physical.plan.spec import Memory, PassingSpec

@@ -120,7 +120,7 @@ def order_key(value: object) -> tuple[int, Any]:
     return (1, value)
 
 
-class Direction(Protocol):
+class OrderOfKey(Protocol):
     """How a sort key orders values."""
 
     @property
@@ -133,7 +133,7 @@ class Direction(Protocol):
 class Place:
     """The rank of a value under one sort key. NaN is the largest number; the key decides where NULL sorts."""
 
-    def __init__(self, value: object, key: Direction) -> None:
+    def __init__(self, value: object, key: OrderOfKey) -> None:
         self._null = value is None
         self._value = order_key(value)
         self._key = key

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from penstock.algebra import Algebra, Project
 from penstock.algebra.nodes.base.fields import Pairs
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjunction, remap
-from penstock.expressions.text import to_sql
 from penstock.types import Field
 
 

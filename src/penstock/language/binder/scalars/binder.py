@@ -180,14 +180,8 @@ class ScalarBinder:
         """Warn of every constant text that is cast to another type implicitly and is no value of it."""
         original = {id(argument) for argument in arguments}
         for operand in bound.children:
-            if (
-                not isinstance(operand, Cast)
-                or id(operand) in original
-                or not pa.types.is_string(operand.argument.type)
-            ):
-                continue
-            text = fold(operand.argument)
-            if isinstance(text, Literal) and text.value is not None and fold(operand) == Literal(operand.type, None):
+            text = None if id(operand) in original else lost_text(operand)
+            if text is not None:
                 literal = next((n for n in node.find_all(exp.Literal) if n.is_string and n.this == text.value), node)
                 name = type_name(operand.type)
                 hint = f"write a value of {name}" + (", or CAST the other side to STRING" if compares else "")
@@ -209,6 +203,15 @@ class ScalarBinder:
 
     def span_of_column(self, column: Column) -> TextSpan | None:
         return next((span for known, span in self.column_spans if known is column), None)
+
+
+def lost_text(operand: Expression) -> Literal | None:
+    """Return the constant text of a cast that is no value of its type, so that it is NULL; None for anything else."""
+    if not isinstance(operand, Cast) or not pa.types.is_string(operand.argument.type):
+        return None
+    text = fold(operand.argument)
+    is_lost = isinstance(text, Literal) and text.value is not None and fold(operand) == Literal(operand.type, None)
+    return text if is_lost and isinstance(text, Literal) else None
 
 
 def _computed(argument: Expression) -> Expression:

@@ -19,7 +19,7 @@ from penstock.expressions.nodes import Cast, Column, Expression, Literal
 from penstock.expressions.values.zones import checked_zone
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars import lengths, periods
-from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
+from penstock.language.binder.scalars.binder import Binding, ScalarBinder, lost_text, name_of
 from penstock.language.binder.scalars.intervals import moved
 from penstock.language.binder.scalars.local_time import cast_in
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries, embedded_tree
@@ -27,7 +27,7 @@ from penstock.language.dialect import Cql, span_of
 from penstock.language.elsewhere import NAMES
 from penstock.language.queries import EmbeddedQuery, Name
 from penstock.language.text import TextSpan
-from penstock.types import parse_type
+from penstock.types import parse_type, type_name
 
 
 def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
@@ -503,7 +503,12 @@ def _cast(binder: ScalarBinder, node: exp.Expr) -> Expression:
     target = node.args["to"]
     type_ = binder.context.guard(span_of(target), lambda: parse_type(target.sql(dialect=Cql)))
     try_ = isinstance(node, exp.TryCast)
-    return binder.context.guard(span_of(node), lambda: cast_in(binder.context.zone, argument, type_, try_))
+    bound = binder.context.guard(span_of(node), lambda: cast_in(binder.context.zone, argument, type_, try_))
+    # DATE '..', which has the place of its text, says that it is one; a CAST may be meant to be NULL.
+    if span_of(node) == span_of(node.this) and (text := lost_text(bound)) is not None:
+        name = type_name(bound.type)
+        binder.context.warn(f"{text.value!r} is no {name}: it is NULL here", span_of(node.this), f"write a {name}")
+    return bound
 
 
 def _at_time_zone(binder: ScalarBinder, node: exp.Expr) -> Expression:

@@ -14,8 +14,8 @@ from penstock.algebra.nodes.panes import check_panes
 from penstock.algebra.optimizer.rules.constraints.groups import closing_groups
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.calls.functions import build_call
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal, conjunction, conjuncts
-from penstock.expressions.text import to_sql
 from penstock.expressions.user import UserAggregateCall
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.placeholders import GroupingBits, attached_in, reads_outer

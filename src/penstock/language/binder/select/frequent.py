@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from penstock.algebra import Algebra, Frequent, Measure
 from penstock.algebra.nodes.frequent import MOST_ITEMS, check_above, check_aggregate, refuse_without_panes
 from penstock.expressions.aggregates import count_rows
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import AggregateCall, Column, Expression
-from penstock.expressions.text import to_sql
 from penstock.language.binder.context import Context
 from penstock.language.binder.placeholders import attached_in, reads_outer
 from penstock.language.binder.scalars.expressions import ExpressionBinder

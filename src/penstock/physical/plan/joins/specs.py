@@ -12,8 +12,8 @@ import pyarrow as pa
 from penstock.algebra.nodes.base import column_labels
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.errors import counted
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import Expression
-from penstock.expressions.text import to_sql
 from penstock.physical.plan.aggregates import grouped_state
 from penstock.physical.plan.joins.ranges import Ranges, RangeSpan, range_properties
 from penstock.physical.plan.spec import (

@@ -10,8 +10,8 @@ import pyarrow as pa
 from penstock.algebra.nodes.preference_clause import BudgetKind, Preference, preference_text
 from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import Expression
-from penstock.expressions.text import to_sql
 from penstock.physical.plan.spec import Parameter, Spec
 from penstock.physical.plan.state.state_parts import INDEX, TIMES, StateInput, StatePart, all_rows
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra import Aggregate, Pattern
 from penstock.expressions.aggregates import count_rows
+from penstock.expressions.calls.text import to_sql
 from penstock.expressions.nodes import AggregateCall, Column, Expression
-from penstock.expressions.text import to_sql
 from penstock.expressions.user import UserAggregateCall
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.rowwise import ProjectSpec
