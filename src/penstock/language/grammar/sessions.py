@@ -101,8 +101,8 @@ class SampleGrammar(WindowGrammar):
             return None, (), int(number), per, weight
         if self._curr and (self._curr.token_type is TokenType.MOD or (not foreign and self._at("PERCENT"))):
             self._fail("')'", hint="the number is in percent: SAMPLE(10) keeps a tenth")
-        if foreign:
-            self._take("PERCENT")
+        if foreign and not self._take("PERCENT") and not only_percent:
+            self._fail("PERCENT or ROWS", hint="TABLESAMPLE (10 PERCENT) keeps a tenth, TABLESAMPLE (10 ROWS) ten rows")
         by = self._sampled_by() if not foreign and self._take("BY") else ()
         return number, by, None, (), None
 
