@@ -42,6 +42,7 @@ from penstock.language.text import TextSpan
 T = TypeVar("T")
 
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _BY_NAME = "UNION [ALL] BY NAME there is; for others write the columns of both in one order"
 _SETS = {
     "UNION": SetOperator.UNION,
@@ -117,6 +118,12 @@ class QueryGrammar(PreferenceGrammar):
         offset, offset_span = self._amount(TokenType.OFFSET)
         if offset is not None:
             self._take_any("ROWS", "ROW")
+            if limit is None:
+                limit, limit_span = self._amount(TokenType.LIMIT)
+        if limit is not None and self._at("WITH", "TIES"):
+            self._fail(
+                "", hint="rows that equal the last one by ORDER BY too: FETCH FIRST 5 ROWS WITH TIES, in place of LIMIT"
+            )
         ties: Mark | None = None
         if self._at("FETCH"):
             if limit is not None:
@@ -447,6 +454,8 @@ class QueryGrammar(PreferenceGrammar):
         if self._list_follows("EXCLUDE") or (self._list_follows("EXCEPT") and not self._query_ahead(1)):
             self._advance()
             excluded = self._names("a column name")
+        elif self._at("EXCEPT") and (name := self._ahead(1)) is not None and name.token_type in _NAMES:
+            self._fail("'('", name, hint=f"columns that are left out stand in brackets: * EXCEPT ({name.text})")
         replaced = self._listed(self._replacement) if self._list_follows("REPLACE") else ()
         renamed = self._listed(self._renaming) if self._list_follows("RENAME") else ()
         return Star(qualifier, excluded, replaced, renamed, pattern, self._since(start))
@@ -512,6 +521,9 @@ class QueryGrammar(PreferenceGrammar):
                 return _sets_of(word, self._in_brackets(self._grouping_element))
             if self._take("GROUPING SETS"):
                 return [one for part in self._in_brackets(self._grouping_set) for one in part]
+        elif behind is not None and behind.token_type in _NAMES and (self._at("ROLLUP") or self._at("CUBE")):
+            word = self._curr.text.upper()
+            self._fail("'('", behind, hint=f"its columns stand in brackets: GROUP BY {word} (a, b)")
         if behind is not None and self._curr.token_type is TokenType.L_PAREN and behind.token_type is TokenType.R_PAREN:
             self._advance(2)
             return [()]
