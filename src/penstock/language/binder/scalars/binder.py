@@ -22,6 +22,7 @@ from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.dialect import span_of
 from penstock.language.queries import Name
 from penstock.language.text import SourceText, TextSpan
+from penstock.tree import Node
 from penstock.types import TIMESTAMP, type_name
 
 # --- Operators as a query has them, for messages: BETWEEN is computed by `>=` and `<=`, and shown as BETWEEN.
@@ -180,8 +181,8 @@ class ScalarBinder:
         """Warn of every constant text that is cast to another type implicitly and is no value of it."""
         original = {id(argument) for argument in arguments}
         for operand in bound.children:
-            text = None if id(operand) in original else lost_text(operand)
-            if text is not None:
+            text = lost_text(operand)
+            if isinstance(operand, Cast) and text is not None and id(operand) not in original:
                 literal = next((n for n in node.find_all(exp.Literal) if n.is_string and n.this == text.value), node)
                 name = type_name(operand.type)
                 hint = f"write a value of {name}" + (", or CAST the other side to STRING" if compares else "")
@@ -205,7 +206,7 @@ class ScalarBinder:
         return next((span for known, span in self.column_spans if known is column), None)
 
 
-def lost_text(operand: Expression) -> Literal | None:
+def lost_text(operand: Node) -> Literal | None:
     """Return the constant text of a cast that is no value of its type, so that it is NULL; None for anything else."""
     if not isinstance(operand, Cast) or not pa.types.is_string(operand.argument.type):
         return None
