@@ -1,4 +1,4 @@
-"""Name the types of arrays that compiled loops and their callers have."""
+"""Name the types of arrays that compiled loops and their callers have, and read columns as such."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
@@ -43,3 +44,11 @@ def longer(records: Records, size: int) -> Records:
     made = np.empty(size, records.dtype)
     made.view(np.uint8)[: records.nbytes] = records.view(np.uint8)
     return made
+
+
+def text_bytes(column: pa.Array) -> tuple[Int32s, Bytes]:
+    """Return of a column of STRING or BINARY where each value begins, and the last one ends, in bytes, and these;
+    arbitrary spans of NULL."""
+    _, offsets, data = column.buffers()
+    spans = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    return spans, np.frombuffer(b"" if data is None else data, np.uint8)

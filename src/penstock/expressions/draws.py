@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.arrays import text_bytes
+
 UInt64s = npt.NDArray[np.uint64]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -112,13 +114,12 @@ def _words(column: pa.Array) -> UInt64s:
 
 def _byte_words(column: pa.Array) -> UInt64s:
     """Return a polynomial over the bytes of each value."""
-    _, offsets, data = column.buffers()
-    bounds: npt.NDArray[np.int32] = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    bounds, data = text_bytes(column)
     lengths = np.diff(bounds)
     words = lengths.astype(np.uint64)
     if not len(words) or not lengths.any():
         return words
-    content = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]].astype(np.uint64)
+    content = data[bounds[0] : bounds[-1]].astype(np.uint64)
     starts = bounds[:-1] - bounds[0]
     place = np.arange(len(content)) - np.repeat(starts, lengths)
     powers = np.cumprod(np.full(int(lengths.max()), _PRIME))

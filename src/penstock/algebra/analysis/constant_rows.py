@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,13 +78,13 @@ class _Computation:
 
     def _computed(self, node: Algebra) -> ConstantRows:
         if isinstance(node, Constant):
-            return self._limited(len(node.rows), lambda: _rows_of(node.rows, node.schema))
+            self._check(len(node.rows))
+            return _rows_of(node.rows, node.schema)
         below = [self.rows(one) for one in node.inputs]
         if isinstance(node, UnionAll):
             count = sum(one.count for one in below)
-            return self._limited(
-                count, lambda: ConstantRows(_concatenated([one.columns for one in below], node.schema), count)
-            )
+            self._check(count)
+            return ConstantRows(_concatenated([one.columns for one in below], node.schema), count)
         first = below[0]
         if isinstance(node, Project):
             return ConstantRows(tuple(evaluate_all(node.expressions, first.columns, first.count)), first.count)
@@ -97,10 +97,9 @@ class _Computation:
         assert isinstance(node, Except | Intersect), "first_unknown has looked for others"
         return first.take(_compared(node, first.keys(), below[1].keys()))
 
-    def _limited(self, count: int, build: Callable[[], ConstantRows]) -> ConstantRows:
+    def _check(self, count: int) -> None:
         if count > self._most:
             raise PenstockError("P0105", f"these are {count:,} rows, {self._most:,} are the limit")
-        return build()
 
 
 def _rows_of(rows: Sequence[Sequence[object]], schema: Schema) -> ConstantRows:

@@ -110,7 +110,7 @@ class Aggregate(Algebra):
 
     @property
     def stored(self) -> tuple[Boundedness, ...]:
-        return (until_final(self.boundedness, self.ending, "groups", self.schema),)
+        return (_until_final(self.boundedness, self.ending, "groups", self.schema),)
 
     @property
     def domains(self) -> Domains:
@@ -210,11 +210,16 @@ def _ending(below: Algebra, group: Sequence[int]) -> Risings:
     return {place: found[column] for place, column in enumerate(group) if column in found}
 
 
-def until_final(bound: Boundedness, ending: Risings, what: str, schema: Schema) -> Boundedness:
-    """Return what bounds the state of groups, or of rows, that become final. what: their noun; schema: of them."""
-    if bound.grade <= Grade.BOUNDED or not ending:
+def _until_final(bound: Boundedness, ending: Risings, what: str, schema: Schema) -> Boundedness:
+    return bounded_until_final(bound, what, stretches(ending, schema)[0]) if ending else bound
+
+
+def bounded_until_final(bound: Boundedness, what: str, stretch: str) -> Boundedness:
+    """Return what bounds the state of groups, or of rows, that become final. what: their noun; stretch: as of
+    `stretches`."""
+    if bound.grade <= Grade.BOUNDED:
         return bound
-    return Boundedness(Grade.BOUNDED, f"the {what} of {stretches(ending, schema)[0]}", source=bound.source, length=None)
+    return Boundedness(Grade.BOUNDED, f"the {what} of {stretch}", source=bound.source, length=None)
 
 
 def stretches(ending: Risings, schema: Schema) -> list[str]:
@@ -281,7 +286,7 @@ class Distinct(Unary):
 
     @property
     def stored(self) -> tuple[Boundedness, ...]:
-        return (until_final(self.boundedness, self.ending, "different rows", self.schema),)
+        return (_until_final(self.boundedness, self.ending, "different rows", self.schema),)
 
     @property
     def domains(self) -> Domains:

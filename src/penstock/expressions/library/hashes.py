@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.arrays import Int8s, Int32s, UInt64s
+from penstock.arrays import Bytes, Int8s, Int32s, UInt64s, text_bytes
 from penstock.compilation import loop
 from penstock.expressions.coercion import BIGINT, INT
-from penstock.expressions.library.registry import Function, Rule
+from penstock.expressions.library.registry import Function
 from penstock.expressions.sketches.count_min import murmur32
 from penstock.expressions.values.datum import Arguments, Datum, Kernel, arrays, numbers
 
@@ -45,7 +45,7 @@ class _Hash(ABC):
     def of_8_bytes(self, words: UInt64s, seeds: Hashes) -> Hashes: ...
 
     @abstractmethod
-    def of_bytes(self, offsets: Int32s, data: Int8s, seeds: Hashes) -> Hashes: ...
+    def of_bytes(self, offsets: Int32s, data: Bytes, seeds: Hashes) -> Hashes: ...
 
 
 class _Murmur3(_Hash):
@@ -58,8 +58,8 @@ class _Murmur3(_Hash):
         low, high = words.astype(np.uint32), (words >> np.uint64(32)).astype(np.uint32)
         return self._ended(self._mixed(self._mixed(seeds, low), high), 8)
 
-    def of_bytes(self, offsets: Int32s, data: Int8s, seeds: Hashes) -> Hashes:
-        return np.asarray(_murmur_of_bytes(offsets, data, seeds.astype(np.int64))).astype(np.uint32)
+    def of_bytes(self, offsets: Int32s, data: Bytes, seeds: Hashes) -> Hashes:
+        return np.asarray(_murmur_of_bytes(offsets, data.view(np.int8), seeds.astype(np.int64))).astype(np.uint32)
 
     def _mixed(self, seeds: Hashes, words: UInt32s) -> Hashes:
         found = seeds ^ (_turned(words * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593))
@@ -89,8 +89,8 @@ class _XXH64(_Hash):
         found = (seeds + _P5 + np.uint64(8)) ^ (_turned(words * _P2, 31) * _P1)
         return self._ended(_turned(found, 27) * _P1 + _P4)
 
-    def of_bytes(self, offsets: Int32s, data: Int8s, seeds: Hashes) -> Hashes:
-        return self._ended(np.asarray(_xxh64_of_bytes(offsets, data.view(np.uint8), seeds)))
+    def of_bytes(self, offsets: Int32s, data: Bytes, seeds: Hashes) -> Hashes:
+        return self._ended(np.asarray(_xxh64_of_bytes(offsets, data, seeds)))
 
     def _ended(self, found: Hashes) -> Hashes:
         found = (found ^ (found >> np.uint64(33))) * _P2
@@ -120,7 +120,7 @@ def _left(value: np.uint64, by: int) -> np.uint64:
 
 
 @nb.njit(inline="always")
-def _word(data: npt.NDArray[np.uint8], at: int, size: int) -> np.uint64:
+def _word(data: Bytes, at: int, size: int) -> np.uint64:
     word = np.uint64(0)
     for i in range(size):
         word |= np.uint64(data[at + i]) << np.uint64(8 * i)
@@ -128,7 +128,7 @@ def _word(data: npt.NDArray[np.uint8], at: int, size: int) -> np.uint64:
 
 
 @loop
-def _xxh64_of_bytes(offsets: Int32s, data: npt.NDArray[np.uint8], seeds: UInt64s) -> UInt64s:
+def _xxh64_of_bytes(offsets: Int32s, data: Bytes, seeds: UInt64s) -> UInt64s:
     """Return the hashes before their last mixing."""
     found = np.empty(seeds.shape[0], np.uint64)
     parts = np.empty(4, np.uint64)
@@ -198,9 +198,7 @@ def _words(column: pa.Array, float_: type[Any], integer: type[Any]) -> npt.NDArr
 def _of_texts(hash_: _Hash, column: pa.Array, seeds: Hashes) -> Hashes:
     if column.null_count:
         column = column.fill_null("" if pa.types.is_string(column.type) else b"")
-    _, offsets, data = column.buffers()
-    spans = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    return hash_.of_bytes(spans, np.frombuffer(data, np.int8) if data is not None else np.empty(0, np.int8), seeds)
+    return hash_.of_bytes(*text_bytes(column), seeds)
 
 
 def _of_decimals(hash_: _Hash, column: pa.Array, seeds: Hashes) -> Hashes:
@@ -216,17 +214,18 @@ def _of_decimals(hash_: _Hash, column: pa.Array, seeds: Hashes) -> Hashes:
     first -= (first == 16) | ((leads ^ sign[:, 0]) >= 128)
     kept = np.arange(16) >= first[:, None]
     spans = np.concatenate(([0], np.cumsum(16 - first))).astype(np.int32)
-    return hash_.of_bytes(spans, np.ascontiguousarray(high_first[kept]).view(np.int8), seeds)
+    return hash_.of_bytes(spans, np.ascontiguousarray(high_first[kept]), seeds)
 
 
 def _of_lists(hash_: _Hash, column: pa.Array, seeds: Hashes) -> Hashes:
     """Hash the first elements of all lists, then the second ones, and so on."""
     starts = np.asarray(column.offsets, np.int64)
     lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), np.diff(starts), 0)
-    found, place = seeds.copy(), 0
-    while len(rows := np.flatnonzero(lengths > place)):
+    found, place, rows = seeds.copy(), 0, np.flatnonzero(lengths)
+    while len(rows):
         found[rows] = _hashed(hash_, column.values.take(pa.array(starts[rows] + place)), found[rows])
         place += 1
+        rows = rows[lengths[rows] > place]
     return found
 
 
@@ -242,28 +241,20 @@ def _kernel(hash_: _Hash) -> Kernel:
     return run
 
 
-def _gives(type_: pa.DataType) -> Rule:
-    """Return the rule of a function of any values."""
-    return lambda name, arguments: (tuple(arguments), type_)
+def _hashing(name: str, type_: pa.DataType, hash_: _Hash, shown: str) -> Function:
+    """Return the function of any values. shown: what it is called elsewhere."""
+    return Function(
+        name,
+        "value, ...",
+        lambda _, arguments: (tuple(arguments), type_),
+        _kernel(hash_),
+        f"{shown} of one or more values, as Spark has it; of NULL alone 42",
+        never_null=True,
+        compares=True,
+    )
 
 
 FUNCTIONS = (
-    Function(
-        "HASH",
-        "value, ...",
-        _gives(INT),
-        _kernel(_Murmur3()),
-        "32-bit Murmur3 of one or more values, as Spark has it; of NULL alone 42",
-        never_null=True,
-        compares=True,
-    ),
-    Function(
-        "XXHASH64",
-        "value, ...",
-        _gives(BIGINT),
-        _kernel(_XXH64()),
-        "XXH64 of one or more values, as Spark has it; of NULL alone 42",
-        never_null=True,
-        compares=True,
-    ),
+    _hashing("HASH", INT, _Murmur3(), "32-bit Murmur3"),
+    _hashing("XXHASH64", BIGINT, _XXH64(), "XXH64"),
 )

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.arrays import Int8s, Int32s
+from penstock.arrays import Int8s, Int32s, text_bytes
 from penstock.compilation import loop
 from penstock.errors import PenstockError
 
@@ -71,10 +71,8 @@ def columns_of(column: pa.Array, shape: Shape) -> Int64s:
         found: Int64s = _of_integers(items, np.array(shape.factors, np.int64), shape.width)
         return found
     column = column.fill_null("" if pa.types.is_string(kind) else b"") if column.null_count else column
-    _, offsets, data = column.buffers()
-    spans = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    raw = np.frombuffer(data, np.int8) if data is not None else np.empty(0, np.int8)
-    return np.asarray(_of_bytes(spans, raw, shape.depth, shape.width))
+    spans, raw = text_bytes(column)
+    return np.asarray(_of_bytes(spans, raw.view(np.int8), shape.depth, shape.width))
 
 
 @loop

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.arrays import Bytes, Int32s
+from penstock.arrays import Bytes, Int32s, text_bytes
 from penstock.compilation import loop
 
 UInt64s = npt.NDArray[np.uint64]
@@ -36,10 +36,7 @@ def hash128(column: pa.Array) -> tuple[UInt64s, UInt64s]:
         return one, two
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         column = column.fill_null("" if pa.types.is_string(kind) else b"") if column.null_count else column
-        _, offsets, data = column.buffers()
-        spans = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-        raw_bytes = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-        one, two = _hash_bytes(spans, raw_bytes)
+        one, two = _hash_bytes(*text_bytes(column))
         return one, two
     if pa.types.is_decimal(kind):
         column = column.cast(pa.decimal128(kind.precision, kind.scale))

@@ -442,7 +442,7 @@ class StageExecutor:
     def late_sizes(self) -> StateSizes:
         """Return the sizes that were not measured behind the last round since some had been a moment before; none if
         nothing is left to be measured, or still too early."""
-        return (self._unsized() and self.state_sizes()) or {}
+        return (self._gauge.is_due and self._unsized() and self.state_sizes()) or {}
 
     def _unsized(self) -> Set[int]:
         """Return the steps whose state may have changed since its size was measured."""

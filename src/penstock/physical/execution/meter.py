@@ -161,6 +161,11 @@ class StateGauge:
         #: How often sizes were measured.
         self.looks = 0
 
+    @property
+    def is_due(self) -> bool:
+        """Return whether it is not too early to measure again."""
+        return self._clock() >= self._next
+
     def look(self, operators: Mapping[int, Operator]) -> StateSizes | None:
         """Return the sizes of those steps that have state; None when it is too early to measure again."""
         began = self._clock()

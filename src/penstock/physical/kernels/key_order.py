@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.arrays import text_bytes
 from penstock.compilation import loop
 from penstock.expressions.nodes import KeyDirection
 from penstock.physical.elements import Int64s
@@ -110,9 +111,8 @@ def _as_bytes(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
 
 
 def _text(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    spans, content = text_bytes(column)
+    ends = spans.astype(np.int64)
     return ends[:-1], np.diff(ends), content
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.first_rows import SortKey
-from penstock.arrays import Bytes, Int32s
+from penstock.arrays import Bytes, Int32s, text_bytes
 from penstock.compilation import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.extremes import order_keys
@@ -51,11 +51,9 @@ def coarse_keys(column: pa.Array, key: SortKey) -> Int64s:
 
 
 def _string_keys(column: pa.Array) -> Int64s:
-    _, offsets, data = column.buffers()
     keys = np.empty(len(column), np.int64)
     if len(column):
-        ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-        _prefixes(ends, np.frombuffer(data or b"", np.uint8), keys)
+        _prefixes(*text_bytes(column), keys)
     return keys
 
 

@@ -196,9 +196,10 @@ class LocalJob:
     def late_sizes(self) -> Iterator[ShardReport]:
         """Yield the sizes of state that `reports` has left out because it was too early; without them, what is shown
         of a job that reads no further row would stay as it was before the last ones."""
-        for executor, shard in ((executor, shard) for row in self.stages for shard, executor in enumerate(row)):
-            if sizes := executor.late_sizes():
-                yield ShardReport(executor.stage, shard, {}, {}, sizes, FlowCounts(), {})
+        for row in self.stages:
+            for shard, executor in enumerate(row):
+                if sizes := executor.late_sizes():
+                    yield ShardReport(executor.stage, shard, {}, {}, sizes)
 
     def graft(self, plan: Plan, tables: Tables, unchanged: Container[str]) -> None:
         """Continue, between two rounds, with another version of the plan; see `StageExecutor.graft`."""

@@ -211,8 +211,9 @@ def lost_text(operand: Node) -> Literal | None:
     if not isinstance(operand, Cast) or not pa.types.is_string(operand.argument.type):
         return None
     text = fold(operand.argument)
-    is_lost = isinstance(text, Literal) and text.value is not None and fold(operand) == Literal(operand.type, None)
-    return text if is_lost and isinstance(text, Literal) else None
+    if isinstance(text, Literal) and text.value is not None and fold(operand) == Literal(operand.type, None):
+        return text
+    return None
 
 
 def _computed(argument: Expression) -> Expression:

@@ -61,6 +61,13 @@ class FinalSlots:
         final: Int64s = slots[self._values.among(self._table.key_columns(slots))]
         return final
 
+    def drop(self, heartbeat: int) -> None:
+        """End those that are when all rows up to `heartbeat` have been added, where a slot is all of their state."""
+        slots = self.until(heartbeat)
+        if len(slots):
+            self._table.integers[0, slots] = 0
+            self._table.touch(slots)
+
 
 def _least_value(rising: Rising, heartbeat: int) -> pa.Scalar | None:
     """Return the value of a column in rows that enter at the first instant after `heartbeat`; None where there is none,

@@ -78,9 +78,7 @@ class DistinctStar(ReorderingOperator):
         arrived = self._early.until(moment.frontier)
         result = self._arrive(arrived) if arrived is not None else []
         result += self._continue(moment.heartbeat)
-        final = self._ending.until(moment.heartbeat)
-        self._tuples.integers[0, final] = 0
-        self._tuples.touch(final)
+        self._ending.drop(moment.heartbeat)
         self._tuples.shrink()
         return result
 

@@ -79,9 +79,7 @@ class DistinctChanges(ReorderingOperator):
         arrived = self._early.until(until)
         events = [] if arrived is None else self._arrive(from_start(arrived, moment.start))
         events += self._end(moment.heartbeat)
-        final = self._final.until(moment.heartbeat)
-        self._tuples.integers[0, final] = 0
-        self._tuples.touch(final)
+        self._final.drop(moment.heartbeat)
         self._tuples.shrink()
         return of_kind(concat(events), self._kind) if events else []
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.algebra.nodes.aggregate import Aggregate, Distinct, stretches
-from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.algebra.nodes.aggregate import Aggregate, Distinct, bounded_until_final, stretches
 from penstock.algebra.properties.timestamps import Rising
 from penstock.physical.plan.state.state_parts import StatePart
 
@@ -40,7 +39,4 @@ def shown_endings(endings: Sequence[TimeEnding]) -> Mapping[str, str]:
 def until_final(parts: Iterable[StatePart], endings: Sequence[TimeEnding], what: str) -> Iterator[StatePart]:
     """Yield parts of the state of groups, or of rows, as they are bounded until these are final. what: their noun."""
     for part in parts:
-        if endings and part.bound.grade > Grade.BOUNDED:
-            by = f"the {what} of {endings[0].stretch}"
-            part = replace(part, bound=Boundedness(Grade.BOUNDED, by, source=part.bound.source, length=None))
-        yield part
+        yield replace(part, bound=bounded_until_final(part.bound, what, endings[0].stretch)) if endings else part

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.arrays import Float64s, Int64s, Records
+from penstock.arrays import Float64s, Int64s, Records, text_bytes
 from penstock.expressions.sampling.inclusion import INCLUSION
 from penstock.physical.elements import Elements
 from penstock.physical.synopses.preferences.layout import LEAST_SHED, THRESHOLD
@@ -67,9 +67,8 @@ def threshold_messages(thresholds: Thresholds, types: Sequence[pa.DataType]) -> 
 
 def read_messages(elements: Elements) -> tuple[Elements, NewResults] | Thresholds:
     """Return results without their messages, and these; or thresholds. Elements of a batch are of one kind."""
-    (_, offsets, data), column = elements.columns[-1].buffers(), elements.columns[-1]
-    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    content = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+    bounds, data = text_bytes(elements.columns[-1])
+    content = data[bounds[0] : bounds[-1]]
     if int(bounds[1] - bounds[0]) == _RESULT.itemsize:
         made = content.view(_RESULT)
         new = NewResults(np.ascontiguousarray(made["integers"].T), np.ascontiguousarray(made["floats"].T))
